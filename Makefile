@@ -32,7 +32,8 @@ $(STAMP): pyproject.toml
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-# The site in a real Chromium, at two widths (apt-get install chromium): no page is wider than its window.
+# The site in a real Chromium, at two widths (apt-get install chromium): no page or table is wider than its place. No test does that:
+# a release needs it (docs/releasing.md).
 docs-check: docs
 	$(BIN)/python -m tests.page.site build/site
 
@@ -110,8 +111,10 @@ screenshots: install
 dashboards: install
 	$(BIN)/python -m tests.page.dashboards
 
+# All benchmarks. The last one, growth, fails if a cost grows faster than the number of connectors, tasks, source
+# partitions, topics or files, or if a worker falls out of its group. One of them: make bench B=growth
 bench: install
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py $(B)
 
 # The wheel, and beside it the list of what it brings along (CycloneDX), taken from an environment that has nothing else.
 SBOM_VENV := build/sbom-venv

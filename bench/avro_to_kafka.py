@@ -108,7 +108,7 @@ class JavaConnect:
             connection.close()
 
     def run(self, topic: str, file: Path, lines: int, partitions: int, more: Mapping[str, str]) -> Figures:
-        """Write the lines of a file by a connector that has `more` properties."""
+        """Write the lines of a file to Kafka with a new connector, which has `more` properties."""
         config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic, **more}
         reader = Consumer({"bootstrap.servers": self.servers, "group.id": "bench"})
         cpu = self.cpu_seconds()
@@ -127,7 +127,7 @@ class JavaConnect:
 
 
 def written(reader: Consumer, topic: str, partitions: int, wanted: int) -> None:
-    """Wait until a topic has so many records."""
+    """Wait until a topic has this many records."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while sum(end_of(reader, TopicPartition(topic, number)) for number in range(partitions)) < wanted:
         assert time.monotonic() < deadline, f"{topic} has fewer than {wanted} records"
@@ -155,7 +155,7 @@ def java_connect(folder: Path, bootstrap_servers: str) -> Iterator[JavaConnect]:
 
 
 def make_rows(folder: Path, rows: int) -> Path:
-    """CSV of SCHEMA with rows of equal length: a number with more digits makes up for a null."""
+    """Generate CSV rows of SCHEMA, all of equal length: where a column is null, a number gets more digits."""
     file = folder / f"rows-{rows}.csv"
     with file.open("w") as out:
         for first in range(0, rows, 10_000):
@@ -218,7 +218,7 @@ def bench_of(broker: EmbeddedBroker, engine: SparkEngine, file: Path, arguments:
 
 
 def memory(arguments: argparse.Namespace, folder: Path) -> None:
-    """Print the memory of fencepost at each quarter of one long run."""
+    """Print fencepost's memory use at each quarter of one long run."""
     file = (make_file if arguments.text else make_rows)(folder, arguments.lines)
     heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
     with EmbeddedBroker(folder / "broker") as broker, EmbeddedRegistry(folder / "registry") as registry:
@@ -246,7 +246,7 @@ def memory(arguments: argparse.Namespace, folder: Path) -> None:
         engine.stop()
     print(f"{arguments.lines:,} rows, {figures.rate:,.0f}/s, {figures.cpu:.3f} us of CPU a row")
     for quarter in range(1, 5):
-        # The last eighth of the run up to there.
+        # The samples of the eighth of the run that ends here.
         end = len(found) * quarter // 4
         part = found[max(0, end - max(1, len(found) // 8)) : end]
         print(f"{quarter}/4 of the run: {statistics.median(part) / 2**20:,.0f} MiB (most {max(part) / 2**20:,.0f})")

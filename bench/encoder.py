@@ -39,7 +39,7 @@ def nanoseconds(records: int, run: Callable[[], object], repeats: int = REPEATS)
 
 
 def column(lengths: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    """Random bytes of these lengths."""
+    """Random values of these lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     data = np.random.default_rng(0).bytes(int(offsets[-1]))
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

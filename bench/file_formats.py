@@ -2,9 +2,9 @@
 
     python bench/file_formats.py [--rounds 3] [--rows 5000000] [--flights]
 
-What a task plans, and what the worker or the executors read, one after the other in one process, without Kafka and without
-converters. The files are made for the run and are in the page cache. Shown is the CPU time a row (median and range), and
-how many times that of the first one it is. Avro and the resumes have a fifth of the rows. "flights" is typed CSV with the 19
+A task's planning, and the reads of the worker or the executors, one after the other in one process, without Kafka and
+without converters. The files are made for the run and are in the page cache. Shown is the CPU time a row (median and
+range), and its ratio to the first format's. Avro and the resumes have a fifth of the rows. "flights" is typed CSV with the 19
 columns of the demo's file, 92 bytes a row, and the same with all of them as strings: --flights is these alone.
 
 A resume of a compressed file is a start from the offset before its last batch. Its time is given as it is, as a part of that
@@ -50,7 +50,7 @@ PART_BYTES = 8_000_000
 
 
 class Context:
-    """What a task needs of a worker."""
+    """The part of a worker's task context that the task uses here."""
 
     allowed_paths = ANYWHERE
 
@@ -93,7 +93,7 @@ def write_texts(folder: Path, rows: int) -> None:
 
 
 def write_flights(folder: Path, rows: int) -> None:
-    """Write rows as those of the demo's file: numbers of one to four digits, few carriers and airports, and some NA."""
+    """Write rows like the demo's flights: numbers of one to four digits, few carriers and airports, and some NA."""
     with (folder / "flights.csv").open("w") as file:
         for number in range(rows):
             minutes, delay = number % 1440, "NA" if number % 40 == 0 else number % 90 - 20
@@ -134,7 +134,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def write_compressed(folder: Path, few: int) -> tuple[dict[str, Path], int]:
-    """Return compressed files by their title, and how large their content is."""
+    """Return the compressed files by title, and the size of their uncompressed content."""
     whole = (folder / "rows.csv").read_bytes()
     (folder / "rows.csv.gz").write_bytes(gzip.compress(whole, 6))
     text = b"".join(whole.splitlines(keepends=True)[:few])
@@ -148,7 +148,7 @@ def write_compressed(folder: Path, few: int) -> tuple[dict[str, Path], int]:
 
 
 def resume(title: str, path: Path, size: int, rounds: int) -> str:
-    """Return what a resume at the last batch of a file takes, as a line."""
+    """Return a line of text: the CPU time of a resume at the last batch of a file."""
     shares, seconds = [], []
     for _ in range(rounds):
         started = time.process_time()
@@ -166,7 +166,7 @@ def resume(title: str, path: Path, size: int, rounds: int) -> str:
 
 
 def cpu_of(work: Callable[[], int], rounds: int) -> list[float]:
-    """Return the nanoseconds of CPU a row, of each round after a first one."""
+    """Return the CPU nanoseconds a row of each round; the first round is not counted."""
     work()
     found = []
     for _ in range(rounds):
@@ -177,7 +177,7 @@ def cpu_of(work: Callable[[], int], rounds: int) -> list[float]:
 
 
 def compare(folder: Path, contenders: dict[str, tuple[str, dict[str, str]]], rounds: int) -> None:
-    """Print the CPU time a row of each file, and how many times that of the first one it is."""
+    """Print the CPU time a row of each file, and its ratio to the first file's."""
     base = 0.0
     for title, (file, properties) in contenders.items():
         found = cpu_of(partial(read, folder / file, properties), rounds)

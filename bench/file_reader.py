@@ -54,7 +54,7 @@ def write_jsonl(path: Path, records: int) -> None:
 
 
 def read_splits(path: Path, reader: ArrowReader, *, quoted: bool) -> int:
-    """What a task plans and executors read, one after the other."""
+    """Read the splits that a task plans, one after the other, as executors do."""
     size = path.stat().st_size
     part = FileRange(str(path), 0, size)
     with open_file(str(path), ANYWHERE) as file:
@@ -66,7 +66,7 @@ def read_splits(path: Path, reader: ArrowReader, *, quoted: bool) -> int:
 
 
 def read_records(path: Path) -> int:
-    """A Python object for each line."""
+    """Make a Python object for each line."""
     count, position = 0, 0
     with path.open("rb") as file:
         for line in file:

@@ -54,7 +54,10 @@ SINK_JARS = (
     "org.apache.kafka kafka-clients 3.9.1",
     "org.apache.commons commons-pool2 2.12.1",
 )
-"""Spark's sink as Maven Central has it; it has none for each pyspark, so the newest of each part is taken."""
+"""Spark's Kafka sink on Maven Central.
+
+It has no release for each pyspark release, so the newest of each jar is taken.
+"""
 
 T = TypeVar("T")
 
@@ -64,7 +67,7 @@ GATHERED = 100_000
 
 @dataclass(frozen=True)
 class StructReader:
-    """The lines as structs of one field, as `to_json(struct(value))` has them."""
+    """Reads the lines as structs of one field, which `to_json(struct(value))` makes on Spark's side."""
 
     schema: str = "value STRUCT<value: STRING>"
 
@@ -75,7 +78,7 @@ class StructReader:
 
 @dataclass(frozen=True)
 class ConfluentLoop:
-    """The loop that everybody writes: a transactional producer in each Spark partition."""
+    """The loop that users write themselves: a transactional producer in each Spark partition."""
 
     bootstrap_servers: str
     topic: str
@@ -117,7 +120,7 @@ class Figures:
 
 
 class Bench:
-    """What all contenders share."""
+    """The session, file and broker that all contenders share."""
 
     def __init__(self, broker: EmbeddedBroker, engine: SparkEngine, file: Path, lines: int, partitions: int) -> None:
         self.servers = broker.bootstrap_servers
@@ -196,15 +199,15 @@ class Bench:
         self._broker_processes.add(process)
 
     def cpu_seconds(self) -> float:
-        """CPU time of this process and all below it but the broker, those that ended meanwhile included."""
+        """CPU time of this process and its descendants without the broker, also of descendants that have ended."""
         return sum(self._of_each(lambda process: sum(process.cpu_times()[:4])))
 
     def resident_bytes(self) -> int:
-        """Memory of this process and all below it but the broker; pages that they share count once."""
+        """Memory of this process and its descendants without the broker; shared pages count once."""
         return sum(self._of_each(lambda process: process.memory_full_info().pss))
 
     def _of_each(self, measured: Callable[[psutil.Process], T]) -> Iterator[T]:
-        """What is measured of this process and of each below it but the broker; of one that ends meanwhile, nothing."""
+        """Measure this process and each descendant, without the broker. Skips processes that have ended."""
         own = psutil.Process()
         below = [child for child in own.children(recursive=True) if child.pid not in self._broker_processes]
         for process in [own, *below]:
@@ -223,7 +226,7 @@ def make_file(folder: Path, lines: int) -> Path:
 
 
 def sink_jars(folder: Path, more: tuple[str, ...] = ()) -> list[str]:
-    """Spark's Kafka sink, and `more`, by the Ivy that pyspark ships; none if it cannot be had."""
+    """Spark's Kafka sink and the jars in `more`, fetched by pyspark's Ivy; empty if they cannot be fetched."""
     import pyspark  # noqa: PLC0415 - only its place is asked for
 
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
@@ -279,12 +282,12 @@ def spread(values: list[float]) -> str:
 
 
 def memory_of(arguments: argparse.Namespace, folder: Path) -> None:
-    """Run fencepost alone in this process, three times, and print the most memory that it had."""
+    """Run fencepost alone in this process three times, and print its peak memory."""
     file = make_file(folder, arguments.lines)
     heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
     with EmbeddedBroker(folder / "broker") as broker:
         engine = SparkEngine({**settings([]), **heap})
-        # Without a session the worker would write the first batches itself.
+        # Without a Spark session, the worker would write the first batches without Spark.
         engine.session()
         bench = Bench(broker, engine, file, arguments.lines, arguments.partitions)
         most, done = [0], threading.Event()

@@ -9,16 +9,18 @@ partitions  a connector that committed an offset in so many source partitions: i
 topics      a connector whose first batch has one record for each of so many new topics, until it is committed
 files       a connector of so many files of one line in a directory: until all are in Kafka; then a file is added
 
-The last column compares CPU (of the columns that its head names) with the row before, as a power of the size: 1.0 is linear,
-2.0 quadratic. A row above 1.3 is marked by `<-- grows`: something is quadratic. Small sizes say little, because what a
-worker costs anyway hides there.
+The last columns compare those that the head names with the row before, as a power of the size: 1.0 is linear, 2.0
+quadratic. A row above 1.3 is marked by `<-- grows`: something is quadratic. So is a row in which one of the costs that must not grow
+with the size (altering one offset, the descriptors after many tasks became one) is above 0.5. `lost` counts how often the
+worker fell out of its group; a row above 0 is marked by `<-- lost`. The last lines count these rows, and the exit code is 1 if there
+are any, so `make bench` tells of them. Small sizes say little, because what a worker costs anyway hides there.
 
-The machine may be busy: the columns that count are CPU time of the worker's process (`CPU`, `ms each`), and what it holds
-(memory, threads, connections, descriptors). `lost` counts how often the worker fell out of its group; it must be 0. All
-sizes run beside a broker of their own, in a worker without Spark. The defaults are small; to find a wall, quadruple the
+The machine may be busy: what is compared is CPU time of the worker's process (`CPU`, `idle cores`), what it holds (memory
+added since its start, threads, connections, descriptors), and bytes. Figures that a busy machine changes by chance are compared only above a least value. All
+sizes run beside a broker of their own, in a worker without Spark. The defaults are small, `make bench` takes larger ones (bench/run.py); to find a wall, quadruple the
 size again and again: `--connectors 100 400 1600 --tasks 10 100 500 2000
 --partitions 10000 40000 160000 1000000 --topics 100 300 1000 --files 1000 4000 16000 100000`. `--busy 20` keeps the worker on one core, together with
-so many processes that only burn CPU, all with low priority.
+so many processes that only burn CPU, all with low priority and each in a session of its own, as Linux shares a core between sessions first.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -39,26 +42,29 @@ from growth_worker import Site, Worker, burner, wait_for
 FILE_TASKS = 4
 FEW_THREADS = 50
 GROWS = 1.3
+STEADY_GROWS = 0.5
 
 
 def connectors(site: Site, size: int) -> dict[str, float]:
     """Create connectors of one task one by one."""
     with site.worker() as worker:
         config = {"connector.class": "growth_connectors.IdleConnector", "tasks.max": "1"}
+        empty = worker.figures()["MB"]
         started, cpu = time.perf_counter(), worker.cpu_seconds()
         for number in range(size):
             worker.configure(f"idle-{number}", config)
         created = time.perf_counter() - started
-        return {"created s": created, **run_all(worker, size, started, cpu)}
+        return {"created s": created, **run_all(worker, size, started, cpu, empty)}
 
 
 def tasks(site: Site, size: int) -> dict[str, float]:
     """Create one connector of many tasks, and leave it with one."""
     with site.worker() as worker:
         config = {"connector.class": "growth_connectors.IdleConnector", "tasks.max": str(size)}
+        empty = worker.figures()["MB"]
         started, cpu = time.perf_counter(), worker.cpu_seconds()
         worker.configure("idle", config)
-        figures = run_all(worker, size, started, cpu)
+        figures = run_all(worker, size, started, cpu, empty)
         worker.configure("idle", {**config, "tasks.max": "1"})
         # The other tasks may still be stopping.
         wait_for(lambda: worker.states() == Counter(RUNNING=1) and worker.process.num_threads() < FEW_THREADS)
@@ -68,6 +74,7 @@ def tasks(site: Site, size: int) -> dict[str, float]:
 def partitions(site: Site, size: int) -> dict[str, float]:
     """Show, alter one of, and remove the offsets of one connector with many source partitions."""
     with site.worker() as worker:
+        empty = worker.figures()["MB"]
         commit_offsets(worker, partitions=size, topics=1)
         before = worker.figures()["MB"]
         shown = worker.measured("GET", "/connectors/p/offsets")
@@ -78,6 +85,7 @@ def partitions(site: Site, size: int) -> dict[str, float]:
         removed = worker.measured("DELETE", "/connectors/p/offsets")
         return {
             "MB": before,
+            "MB added": before - empty,
             "bytes shown": shown[2],
             "shown s": shown[0],
             "CPU ms": shown[1] * 1000,
@@ -85,11 +93,12 @@ def partitions(site: Site, size: int) -> dict[str, float]:
             "its CPU ms": altered[1] * 1000,
             "all removed s": removed[0],
             "their CPU ms": removed[1] * 1000,
+            "lost": worker.times_lost(),
         }
 
 
 def topics(site: Site, size: int) -> dict[str, float]:
-    """Send one record to each of so many new topics, in one batch of at most 5,000 records."""
+    """Send one record to each of so many new topics, in batches of at most 5,000 records."""
     with site.worker() as worker:
         started, cpu = time.perf_counter(), worker.cpu_seconds()
         commit_offsets(worker, partitions=size, topics=size)
@@ -115,7 +124,7 @@ def commit_offsets(worker: Worker, *, partitions: int, topics: int) -> None:
 
 
 def files(site: Site, size: int) -> dict[str, float]:
-    """Send so many files of one line, and then another one."""
+    """Send so many files of one line each, and then one more file."""
     with site.worker() as worker, closing(site.lines(f"lines-{size}")) as lines:
         folder = site.folder / f"files-{size}"
         folder.mkdir()
@@ -129,6 +138,7 @@ def files(site: Site, size: int) -> dict[str, float]:
             "tasks.max": str(FILE_TASKS),
             "files.poll.interval.ms": "1000",
         }
+        empty = worker.figures()["MB"]
         started, cpu = time.perf_counter(), worker.cpu_seconds()
         worker.configure("files", config)
         wait_for(lambda: lines.count() == size)
@@ -136,7 +146,8 @@ def files(site: Site, size: int) -> dict[str, float]:
             "in Kafka s": time.perf_counter() - started,
             "CPU s": (spent := worker.cpu_seconds() - cpu),
             "ms each": spent / size * 1000,
-            "MB": worker.figures()["MB"],
+            "MB": (held := worker.figures()["MB"]),
+            "MB added": held - empty,
             "idle cores": (idle := worker.idle_cores()),
         }
         started, cpu = time.perf_counter(), worker.cpu_seconds()
@@ -155,14 +166,17 @@ def files(site: Site, size: int) -> dict[str, float]:
         }
 
 
-def run_all(worker: Worker, size: int, started: float, cpu: float) -> dict[str, float]:
+def run_all(worker: Worker, size: int, started: float, cpu: float, empty: float) -> dict[str, float]:
+    """Wait until all tasks run. `empty` is the memory of the worker without tasks, in MB."""
     wait_for(lambda: worker.states() == Counter(RUNNING=size))
     seconds, spent = time.perf_counter() - started, worker.cpu_seconds() - cpu
+    held = worker.figures()
     return {
         "running s": seconds,
         "CPU s": spent,
         "ms each": spent / size * 1000,
-        **worker.figures(),
+        **held,
+        "MB added": held["MB"] - empty,
         "idle cores": worker.idle_cores(),
         "lost": worker.times_lost(),
     }
@@ -176,41 +190,70 @@ PARTS: dict[str, Callable[[Site, int], dict[str, float]]] = {
     "files": files,
 }
 
+HELD = ("MB added", "threads", "connections", "descriptors", "idle cores")
 COMPARED = {
-    "connectors": ("CPU s",),
-    "tasks": ("CPU s",),
-    "partitions": ("CPU ms", "their CPU ms"),
+    "connectors": ("CPU s", *HELD),
+    "tasks": ("CPU s", *HELD, "descriptors after"),
+    "partitions": ("MB added", "bytes shown", "CPU ms", "its CPU ms", "their CPU ms"),
     "topics": ("CPU s",),
-    "files": ("CPU s", "its CPU s"),
+    "files": ("CPU s", "MB added", "idle cores", "its CPU s", "config bytes"),
 }
-"""The columns in which a part's rows are compared."""
+"""The columns in which rows of one part are compared."""
+
+STEADY = ("its CPU ms", "descriptors after")
+"""The columns that must not grow with the size."""
+
+LEAST = {
+    "CPU s": 0.2,
+    "its CPU s": 0.2,
+    "CPU ms": 20.0,
+    "its CPU ms": 50.0,
+    "their CPU ms": 20.0,
+    "idle cores": 0.02,
+    "MB added": 20.0,
+}
+"""Smaller figures count as this one: Linux counts CPU in steps of 10 ms, and a worker's own costs vary. Else it is 1."""
 
 
 def powers(
     before: tuple[int, Mapping[str, float]], size: int, figures: Mapping[str, float], part: str
 ) -> dict[str, float]:
-    """How each compared column grows with the size since the row before: as its first, second ... power."""
+    """The growth of each compared column since the previous row, as a power of the size: 1 is linear, 2 quadratic."""
     former_size, former = before
     step = math.log(size / former_size)
-    return {name: math.log(max(figures[name], 1e-9) / max(former[name], 1e-9)) / step for name in COMPARED[part]}
+
+    def logarithm(row: Mapping[str, float], name: str) -> float:
+        return math.log(max(row[name], LEAST.get(name, 1.0)))
+
+    return {name: (logarithm(figures, name) - logarithm(former, name)) / step for name in COMPARED[part]}
+
+
+def grows(powers: Mapping[str, float]) -> bool:
+    """Whether one of the columns grows faster than it may."""
+    return any(power > (STEADY_GROWS if name in STEADY else GROWS) for name, power in powers.items())
 
 
 def print_row(
     part: str, size: int, figures: Mapping[str, float], before: tuple[int, Mapping[str, float]] | None
-) -> None:
+) -> bool:
+    """Print a row. Return whether it grows too fast."""
+    marked = False
     widths = {name: max(len(name), 9) for name in figures}
     if before is None:
         names = ", ".join(COMPARED[part])
         print(f"\n{part:>12} " + " ".join(f"{name:>{width}}" for name, width in widths.items()) + f"  power of {names}")
     row = f"{size:>12,} " + " ".join(f"{figures[name]:>{width},.4g}" for name, width in widths.items())
     if before is not None:
-        grown = powers(before, size, figures, part)
-        row += "  " + ", ".join(f"{power:.1f}" for power in grown.values())
-        row += "  <-- grows" if max(grown.values()) > GROWS else ""
-    print(row, flush=True)
+        found = powers(before, size, figures, part)
+        row += "  " + ", ".join(f"{power:.1f}" for power in found.values())
+        marked = grows(found)
+        row += "  <-- grows" * marked
+    print(row + "  <-- lost" * (figures["lost"] > 0), flush=True)
+    return marked
 
 
-def main() -> None:
+def main() -> int:
+    """Run the parts that the command line names; return 1 if a row grows too fast, or if a worker was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--connectors", type=int, nargs="+", default=[25, 100])
@@ -222,6 +265,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    marked = lost = 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(EmbeddedBroker(folder / "broker"))
@@ -232,9 +276,13 @@ def main() -> None:
             before = None
             for size in getattr(arguments, part):
                 figures = PARTS[part](site, size)
-                print_row(part, size, figures, before)
+                marked += print_row(part, size, figures, before)
+                lost += figures["lost"] > 0
                 before = size, figures
+    print(f"\nRows that grow faster than their size: {marked}")
+    print(f"Rows whose worker fell out of its group: {lost}")
+    return int(marked + lost > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

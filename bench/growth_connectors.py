@@ -9,7 +9,7 @@ from fencepost import SourceConnector, SourceRecord, SourceTask
 
 POLL_SECONDS = 1.0
 RECORDS = 5_000
-"""The largest number of records of a poll."""
+"""The largest number of records that one poll returns."""
 
 
 class IdleTask(SourceTask):
@@ -25,7 +25,7 @@ class IdleTask(SourceTask):
 
 
 class IdleConnector(SourceConnector):
-    """As many tasks as `tasks.max`, none of which has anything."""
+    """Starts `tasks.max` tasks that have no data."""
 
     def task_class(self) -> type[SourceTask]:
         return IdleTask
@@ -35,7 +35,7 @@ class IdleConnector(SourceConnector):
 
 
 class PartitionsTask(IdleTask):
-    """Commits an offset in each of `partitions` source partitions, with records for `topics`, and then has nothing."""
+    """Commits an offset in each of `partitions` source partitions, with records for `topics`, and is idle then."""
 
     def start(self, config: Mapping[str, str]) -> None:
         super().start(config)

@@ -1,4 +1,4 @@
-"""The worker that growth.py measures, beside a broker, and what its connectors wrote."""
+"""The worker that growth.py measures, its broker, and a reader of the records of its connectors."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ON_ONE_CORE = ("/usr/bin/taskset", "-c", "0", "/usr/bin/nice", "-n", "10")
 
 
 class Worker:
-    """A worker process, what it costs, and requests to it."""
+    """A worker process, its resource use, and requests to its REST API."""
 
     def __init__(self, file: Path, port: int, busy: int) -> None:
-        # A worker that finds no Java leaves Spark alone, which these tasks do not need.
+        # A worker that finds no Java does not start Spark, which these tasks do not need.
         environment = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere", "PYTHONPATH": str(FOLDER)}
         changed = [f"{name}={value}" for name, value in environment.items()]
         self._log = file.with_suffix(".log")
-        # Of the whole process: nice and affinity belong to threads, which inherit them.
+        # nice and affinity are set before the start, as they belong to threads: new threads inherit them.
         beside = ON_ONE_CORE if busy else ()
         command = ["/usr/bin/env", *changed, *beside, sys.executable, "-m", "fencepost", "worker", str(file)]
         self._launched = launch(command, self._log)
@@ -45,7 +45,7 @@ class Worker:
         self._port = port
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """The status and the body of the answer. Raises OSError."""
+        """Send a request; return the status and the body of the answer. Raises OSError."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=LIMIT_SECONDS)
         try:
             content = None if body is None else json.dumps(body)
@@ -58,14 +58,14 @@ class Worker:
             connection.close()
 
     def measured(self, method: str, path: str, body: Any = None) -> tuple[float, float, int]:
-        """Seconds, CPU seconds of the worker, and bytes of the answer, which must be 200."""
+        """Send a request that must be answered 200; return seconds, the worker's CPU seconds and the body's size."""
         started, cpu = time.perf_counter(), self.cpu_seconds()
         status, answer = self.request(method, path, body)
         assert status == 200, answer
         return time.perf_counter() - started, self.cpu_seconds() - cpu, len(answer)
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or change a connector, again while the worker has no time for it."""
+        """Create or change a connector; retry while the worker is too busy to do it."""
 
         def taken() -> bool:
             with suppress(OSError):
@@ -77,7 +77,7 @@ class Worker:
         wait_for(taken)
 
     def states(self) -> Counter[str] | None:
-        """How many tasks are in which state, None if the worker does not answer."""
+        """The number of tasks in each state; None if the worker does not answer."""
         with suppress(OSError, ValueError):
             _, body = self.request("GET", "/connectors?expand=status")
             return Counter(task["state"] for one in json.loads(body).values() for task in one["status"]["tasks"])
@@ -96,7 +96,7 @@ class Worker:
         return self._log.read_text(errors="replace").count("is out of its group")
 
     def figures(self) -> dict[str, float]:
-        """What the process holds."""
+        """The process's memory, threads, connections and file descriptors."""
         return {
             "MB": self.process.memory_info().rss / 1e6,
             "threads": self.process.num_threads(),
@@ -126,7 +126,7 @@ class Lines:
 
 
 class Site:
-    """A broker, and a new worker for each size."""
+    """A broker, and the start of a new worker for each size."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, busy: int) -> None:
         self.folder = folder
@@ -135,7 +135,7 @@ class Site:
         self._workers = 0
 
     def lines(self, topic: str) -> Lines:
-        """Create a topic, and follow it."""
+        """Create a topic, and count its records."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
         admin.create_topics([NewTopic(topic, 1)])[topic].result()
         return Lines(self._bootstrap_servers, topic)
@@ -181,5 +181,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def burner() -> subprocess.Popen[bytes]:
-    """A process that takes as much of the worker's core as the worker may."""
-    return subprocess.Popen([*ON_ONE_CORE, sys.executable, "-c", "while 1: pass"])
+    """Start a busy loop that competes with the worker for its core.
+
+    Linux gives each session the same share of a core (kernel.sched_autogroup_enabled), so several burners in one session
+    would take no more from the worker than one.
+    """
+    return subprocess.Popen([*ON_ONE_CORE, sys.executable, "-c", "while 1: pass"], start_new_session=True)

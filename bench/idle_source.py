@@ -1,4 +1,4 @@
-"""A source that has nothing: what is left is the worker's own cost of a task."""
+"""A source without data, so that only the worker's own cost of a task remains."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import host_class_path
-from java_connectors import PLUGINS
+from java_sources import PLUGINS
 from worker import Figures, Group, Worker, wait_for
 
 LINES = 100_000
@@ -38,14 +38,14 @@ MIB = 2**20
 
 
 class Bench:
-    """All that is measured; each method adds to the figures of one part."""
+    """Measures the parts `start` and `many`, and collects their figures."""
 
     def __init__(self, folder: Path, broker: EmbeddedBroker, *, rounds: int, connectors: int) -> None:
         self.figures: Figures = defaultdict(list)
         self._folder, self._broker, self._rounds, self._connectors = folder, broker, rounds, connectors
         plugin = folder / "plugins" / "file"
         plugin.mkdir(parents=True)
-        # The first start of a user fetches Connect's API, and compiles the host in a clone.
+        # A user's first start downloads Connect's API, and compiles the JVM host in a clone. Neither is measured.
         host_class_path(find_java())
         for jar in class_path(find_java(), PLUGINS["file"]):
             (plugin / jar.name).symlink_to(jar)
@@ -65,7 +65,8 @@ class Bench:
                     self._add(f"start: {kind}, PUT to the first lines, s", time.perf_counter() - started)
                     wait_for(partial(self._all_seen, [name], LINES))
                     if which:
-                        # The JVM that is asked about connectors came with the first one.
+                        # The first connector's start also started the JVM for validation, so only this connector's JVM
+                        # is new.
                         (jvm,) = set(worker.tree()) - before
                         memory = jvm.memory_full_info()
                         self._add("start: resident memory of the JVM, MiB", memory.rss / MIB)
@@ -113,7 +114,7 @@ class Bench:
         assert status == 201, body
 
     def _seen(self, topic: str) -> int:
-        """The offset up to which a reader at read_committed may read; markers of transactions count."""
+        """The last stable offset: the end for a read_committed consumer, transaction markers included."""
         if topic not in self._reader.list_topics(timeout=60).topics:
             return 0
         return int(self._reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1])

@@ -55,14 +55,14 @@ from fencepost.kafka.producer.transactional import TransactionalProducer
 DRIVER = JarSet("postgresql-42.7.4", "PostgreSQL's JDBC driver", (("org.postgresql", "postgresql", "42.7.4"),))
 NEVER = threading.Event()
 WARM_UP = 3
-"""Rounds that are not counted: the JVMs still compile in them."""
+"""Rounds that are not counted, because the JVMs still compile code in them."""
 
 DELETE_SOON = {"log.segment.delete.delay.ms": "100"}
-"""With 0 the broker looks for files to delete without a pause."""
+"""file.delete.delay.ms=0: the broker removes files of deleted topics at once."""
 
 
 class NoOffsets:
-    """A task's context without offsets."""
+    """A task's context without source offsets."""
 
     allowed_paths = ANYWHERE
 
@@ -87,7 +87,7 @@ def pipeline() -> Pipeline:
 
 
 class Kafka:
-    """A broker, and what writes to it."""
+    """A broker, and the producers that write to it."""
 
     def __init__(self, broker: EmbeddedBroker, engine: SparkEngine, topic: str) -> None:
         self._config = ClientConfig(tuple(broker.bootstrap_servers.split(",")))
@@ -100,8 +100,8 @@ class Kafka:
     def empty_topic(self, folder: Path) -> None:
         """Delete the topic, and create it again once the broker has deleted its files.
 
-        So the broker writes into memory that the machine has. A virtual machine may have to get free memory from its host
-        first, which takes longer than to write.
+        The broker then writes into memory that the machine already has. A virtual machine may have to get free memory
+        from its host first, which takes longer than the write itself.
         """
         client = AdminClient({"bootstrap.servers": ",".join(self._config.bootstrap_servers)})
         client.delete_topics([self._topic])[self._topic].result()
@@ -122,7 +122,7 @@ class Kafka:
 
 
 def cpu_seconds() -> dict[str, float]:
-    """Return the CPU time that each part has spent, with that of its processes that have ended."""
+    """Return the CPU time of each part so far, with its processes that have ended."""
     spent = dict.fromkeys(("PostgreSQL", "Python workers", "Spark's JVM", "Kafka's broker", "this process"), 0.0)
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -157,7 +157,7 @@ def large_table(server: EmbeddedPostgres, rows: int) -> None:
 
 
 class CsvShape(RowShape):
-    """Columns that are transferred as CSV, whatever their types."""
+    """Has columns transferred as CSV, whatever their types."""
 
     forms = None
 
@@ -279,7 +279,7 @@ def _reading(server: EmbeddedPostgres, config: Mapping[str, str]) -> Iterator[An
 
 
 def write_many(server: EmbeddedPostgres, seed: int, left: int) -> None:
-    """Insert rows in transactions of which some are slow, and some fail."""
+    """Insert rows in transactions, some of which are slow and some of which fail."""
     chance = random.Random(seed)
     with psycopg.connect(server.conninfo()) as connection:
         while left > 0:

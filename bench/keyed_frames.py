@@ -1,4 +1,4 @@
-"""A DataFrame with keys beside the same one without: what the shuffle to the writers of topic partitions costs.
+"""A DataFrame with keys and the same one without: the cost of the shuffle to the writers of topic partitions.
 
     python bench/keyed_frames.py [--rows 500000] [--partitions 1 4 16 64] [--rounds 5]
 
@@ -30,7 +30,7 @@ WRITERS = 4
 
 
 def cpu_seconds(without: frozenset[int]) -> float:
-    """CPU time of this process and all that it started, also of what has ended since."""
+    """CPU time of this process and all its descendants, ended ones included."""
     spent = 0.0
     own = psutil.Process()
     for process in (own, *own.children(recursive=True)):

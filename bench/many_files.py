@@ -1,4 +1,4 @@
-"""FileSource with many small files in one directory: what grows with them.
+"""FileSource with many small files in one directory: costs that grow with their number.
 
     python bench/many_files.py [--files 1000 4000 16000 100000] [--tasks 4] [--rounds 5] [--random]
 
@@ -31,14 +31,14 @@ IDLE_POLLS = 3
 
 @contextmanager
 def cpu(figures: dict[str, float], name: str) -> Iterator[None]:
-    """Add the CPU seconds of a block to the figures."""
+    """Add the CPU seconds of a `with` block to the figures."""
     start = time.process_time()
     yield
     figures[name] = figures.get(name, 0.0) + time.process_time() - start
 
 
 class TaskContext:
-    """The worker's side of a task."""
+    """The task context that the worker gives to a task."""
 
     def __init__(self, started: StartedConnector, config: dict[str, str]) -> None:
         self.config = config
@@ -62,7 +62,7 @@ def tasks_of(started: StartedConnector, configs: list[dict[str, str]]) -> list[A
 
 
 def read_all(tasks: list[Any], offsets: SourceOffsets) -> tuple[int, int]:
-    """Read all that is there; return the number of batches and of lines."""
+    """Read until nothing is left; return the number of batches and of lines."""
     batches = lines = 0
     for task in tasks:
         while isinstance(batch := task.poll(), SourceBatch):
@@ -114,7 +114,7 @@ def measure(folder: Path, count: int, most: int, *, random: bool) -> dict[str, f
 
 
 def main() -> None:
-    """Print a table."""
+    """Measure each number of files, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, nargs="+", default=[1_000, 4_000, 16_000, 100_000])
     parser.add_argument("--tasks", type=int, default=4)

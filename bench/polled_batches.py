@@ -1,4 +1,4 @@
-"""Small polled batches: the time from poll returning to the commit, and what a transform (Spark) adds to it.
+"""Small polled batches: the time from poll returning to the commit, and the time that a transform (Spark) adds.
 
 Run: .venv/bin/python bench/polled_batches.py --batches 300 --records 100 [--transforms]
 
@@ -117,7 +117,7 @@ def measure(
 
 
 def table(count: int) -> pa.Table:
-    """Rows of ten columns: three whole numbers, three texts, two fractions, a truth value and a time."""
+    """Rows of ten columns: three integers, three strings, two floats, a boolean and a timestamp."""
     numbers = range(count)
     return pa.table(
         {
@@ -148,7 +148,7 @@ def yielded(items: list[Any]) -> Callable[[Any, Any], Iterator[tuple[Any, int]]]
 
 def written(engine: SparkEngine, producer: TransactionalProducer, items: list[Any], rows: int) -> None:
     reader = FunctionReader(
-        yielded(items), [{}], {"source": "bench"}, None, topic=TOPIC, limit=rows, record=RecordColumns()
+        yielded(items), [{}], {"source": "bench"}, None, topic=TOPIC, limit=rows, interval_s=0, record=RecordColumns()
     )
     steps, gate = pipeline(transforms=False), TopicGate(None)
     batch = reader.read()
@@ -223,7 +223,7 @@ def main() -> None:
         producer = TransactionalProducer(ProducerConfig(config), "bench")
         producer.init_transactions()
         engine = SparkEngine({})
-        # As a worker does: else each full collection looks at all that was imported.
+        # As in a worker: without gc.freeze, each full collection also traverses all imported modules.
         gc.collect()
         gc.freeze()
         if arguments.frames:

@@ -3,8 +3,8 @@
     python bench/read_ahead.py [--rounds 5] [--rows 1000000]
 
 The same code reads ahead in executors. "store" is the file of lines from a reader that waits 10 ms for each MiB, as for an
-object store. Shown are how many times the rate of the plain reading it has, and the same for CPU time: the median of the
-rounds' ratios, and their range. The first round is thrown away.
+object store. Shown are the ratios of its rate and of its CPU time to plain reading: the median of the rounds, and their
+range. The first round is thrown away.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Case:
 
 
 def planned(file: Path, properties: dict[str, str]) -> list[SourceBatch]:
-    """Return the batches of a file. The worker takes them for small ones, and so does not start Spark."""
+    """Return the batches of a file. The worker takes them for small ones, so it does not start Spark."""
     task: Any = FileSourceTask()
     task.context = Context(None)
     task.start({"files": str(file), "topic": "t", TASK_FILES: f'["{file}"]', **properties})

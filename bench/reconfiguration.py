@@ -74,7 +74,7 @@ def worker(folder: Path, bootstrap_servers: str) -> Iterator[ConnectClient]:
     }
     file = folder / "worker.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    # A worker that finds no Java leaves Spark alone, which these tasks do not need.
+    # A worker that finds no Java does not start Spark, which these tasks do not need.
     environment = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     changed = [f"{name}={value}" for name, value in environment.items()]

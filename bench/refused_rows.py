@@ -1,4 +1,4 @@
-"""What refused rows cost in Spark's jobs: a batch of which every sixth row is refused, with dead letters.
+"""The cost of refused rows in Spark's jobs: every sixth row of a batch is refused and becomes a dead letter.
 
     sql        an expression of Sql refuses them
     author     an author's Transformation does, by a column of Spark
@@ -48,7 +48,7 @@ SPLITS = 8
 
 @dataclass(frozen=True)
 class Texts:
-    """Reads texts of numbers, of which every sixth one is none; a split is the first number and the last."""
+    """Reads texts, every sixth of which is not a number; a split is a range of numbers."""
 
     schema: str = "value STRUCT<text: STRING, note: STRING>"
 
@@ -60,7 +60,7 @@ class Texts:
 
 
 class AsNumber(Transformation):
-    """An author's transform."""
+    """A transformation by an author of connectors."""
 
     def config(self) -> ConfigDef:
         return ConfigDef()
@@ -78,7 +78,7 @@ def as_number(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Numbers(StringConverter):
-    """Refuses texts that are no numbers."""
+    """Refuses texts that are not numbers."""
 
     def from_connect_data(self, topic: str, schema: Any, values: pa.Array) -> pa.Array:
         if bad := [text for text in values.to_pylist() if text.startswith("no")]:
@@ -95,7 +95,7 @@ CHAINS: dict[str, list[Step]] = {
 
 
 def written(bench: Bench, name: str, rows: int) -> float:
-    """Seconds from read to commit."""
+    """Write the batch; return the seconds from read to commit."""
     topic, dead = bench.new_topic(), bench.new_topic()
     pipeline = replace(bench.pipeline(CHAINS[name], topic), errors=ErrorHandling(Tolerance.ALL, dead_letter_topic=dead))
     if name == "converter":

@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class Bench:
-    """What all contenders share."""
+    """The session, files and broker that all contenders share."""
 
     def __init__(
         self, servers: str, spark: SparkSession, folder: Path, *, others: set[int], rows: int, partitions: int
@@ -117,7 +117,7 @@ class Bench:
     def large(self, contender: str) -> tuple[float, float]:
         """Records a second, and CPU microseconds a record."""
         with self.topic() as topic:
-            # What the run before left to be written to the disk is not this one's.
+            # Flush the previous run's dirty pages to disk first, so that this run is not slowed by them.
             os.sync()
             spent, started = self.cpu_seconds(), time.perf_counter()
             if contender == "write_kafka":
@@ -167,7 +167,7 @@ class Bench:
         return list(progress)
 
     def check(self, topic: str) -> None:
-        """Transaction markers count as offsets, one for each partition that was written."""
+        """Check the end offsets. Each written partition has a transaction marker, which counts as an offset."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "count"})
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(self.partitions)]
         consumer.close()
@@ -177,7 +177,7 @@ class Bench:
         return sum(self._of_each(lambda process: sum(process.cpu_times()[:4])))
 
     def resident_bytes(self) -> int:
-        """Memory of this process and all below it but the broker; pages that they share count once."""
+        """Memory of this process and its descendants without the broker; shared pages count once."""
         return sum(self._of_each(lambda process: process.memory_full_info().pss))
 
     def _of_each(self, measured: Callable[[psutil.Process], T]) -> Iterator[T]:
@@ -199,7 +199,7 @@ def report(title: str, results: dict[str, list[tuple[float, float]]], columns: t
 
 @contextlib.contextmanager
 def benches(arguments: argparse.Namespace, extra: dict[str, str], *, jars: bool) -> Iterator[tuple[Bench, bool]]:
-    """A Bench with the `extra` settings of Spark, and whether it has Spark's own sink."""
+    """Yield a Bench with the `extra` Spark settings, and whether Spark's own sink is available."""
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, EmbeddedBroker(Path(name) / "broker") as broker:
         folder = Path(name)
         found = sink_jars(folder / "jars") if jars else []
@@ -268,7 +268,7 @@ def compare_pairs(arguments: argparse.Namespace) -> None:
 
 
 def memory_of(arguments: argparse.Namespace) -> None:
-    """Write three micro-batches of all rows in this process, and print the most memory that it had."""
+    """Write three micro-batches of all rows in this process, and print its peak memory."""
     heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
     with benches(arguments, heap, jars=False) as (bench, _):
         most, done = [0], threading.Event()

@@ -1,4 +1,4 @@
-"""What transforms cost: a file to Kafka with Sql, a Python function and the outbox router; and small polled batches.
+"""The cost of transforms: a file to Kafka with Sql, a Python function and the outbox router; and small polled batches.
 
     none       the file as it is: CSV rows of 100 bytes, as JSON
     sql        the same through Sql with a filter that keeps nine of ten rows, and two expressions
@@ -110,7 +110,7 @@ class Bench:
         self.producer = TransactionalProducer(config, "bench")
         self.producer.init_transactions()
         self._names = (f"transforms-{number}" for number in itertools.count())
-        # As a connector's batches: with another topic the transforms would be planned again.
+        # A connector's batches go to one topic, too. With another topic the transforms would be planned again.
         self._topic = self.new_topic()
         schema = parse_columns(COLUMNS)
         self._reader = CsvReader(schema, file_columns=tuple(schema.names))
@@ -123,7 +123,7 @@ class Bench:
         return Pipeline(steps, key, value, header, topic)
 
     def file(self, steps: Sequence[Step]) -> float:
-        """Rows a second of the file."""
+        """Rows a second from the file."""
         cuts = [0]
         with self._file.open("rb") as file:
             for _ in range(7):
@@ -135,7 +135,7 @@ class Bench:
         return self._rate(SourceBatch(reader=self._reader, splits=splits), steps)
 
     def small_file(self, steps: Sequence[Step], rows: int, batches: int, *, sized: bool) -> float:
-        """Milliseconds (median) from read to commit of batches of so many rows; without a size Spark runs a job for each."""
+        """Median milliseconds from read to commit of batches of this size; without a size Spark runs a job for each."""
         topic = next(self._names)
         self._admin.create_topics(NewTopic(topic, self._partitions, 1))
         with self._file.open("rb") as file:
@@ -148,7 +148,7 @@ class Bench:
         return statistics.median(times[5:])
 
     def router(self) -> float:
-        """Events a second of an outbox."""
+        """Events a second from an outbox."""
         frame = (
             self.engine.session()
             .range(0, self._rows, numPartitions=8)
@@ -211,7 +211,7 @@ def write_file(path: Path, rows: int) -> None:
 
 
 def cpu_seconds(ignored: set[int]) -> float:
-    """CPU time of this process and all below it but the ignored ones."""
+    """CPU time of this process and its descendants, without the ignored processes."""
     own = psutil.Process()
     total = 0.0
     for process in [own, *own.children(recursive=True)]:
@@ -242,7 +242,7 @@ def compare_java(bench: Bench, folder: Path, servers: str, file: Path, arguments
 
 
 def compare_small(bench: Bench, rounds: int) -> None:
-    """Print the times of small batches of a file, in the worker and as a job."""
+    """Print the times of small batches of a file: in the worker without a Spark job, and as a job."""
     for rows in (100, 1_000, 5_000, 10_000, 20_000, 40_000):
         for name in ("sql", "python"):
             by_size = {

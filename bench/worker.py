@@ -2,11 +2,11 @@
 
     python bench/worker.py [start] [create] [join] [kill] [back] [many] [--rounds 5] [--connectors 500]
 
-start   from the start of the process to the first answer of the REST API, and to the worker being in its group
+start   from the start of the process to the first answer of the REST API, and to the worker's joining of its group
 create  from POST /connectors to the task being RUNNING, once the worker is idle
 join    from the start of a third worker to an even share of running tasks on each of the three
 kill    from the SIGKILL of one of three workers to all tasks RUNNING on the others, with a session of 10 s and no delay
-back    from the return of a broker, which was killed and away for some seconds, to 200 for a PUT of a configuration
+back    from the restart of a broker that was down for some seconds, to the answer 200 for a PUT of a configuration
 many    connectors of one idle task, created one by one: until all run, then memory and threads of the worker with its
         JVM, idle CPU, and GET /connectors?expand=status
 
@@ -45,7 +45,7 @@ IDLE_SECONDS = 30
 STATUS_REQUESTS = 20
 AWAY_SECONDS = (5, 45)
 
-# Of the tree of processes: in a second, a worker that has nothing more to do takes less of a core.
+# The worker and its child processes count as idle once they use less than this part of a core for a second.
 QUIET_CORES = 0.1
 
 Figures = defaultdict[str, list[float]]
@@ -61,7 +61,7 @@ class Worker:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status and the body of the answer. Raises OSError."""
+        """Send a request; return the status and the body of the answer. Raises OSError."""
         try:
             content = None if body is None else json.dumps(body)
             self._connection.request(method, path, content, {"Content-Type": "application/json"})
@@ -73,7 +73,7 @@ class Worker:
         return answer.status, json.loads(text) if text else None
 
     def wait_for_answer(self, path: str, *statuses: int) -> float:
-        """Seconds from the start of the process to an answer with one of the statuses."""
+        """Wait for an answer with one of the statuses; return the seconds since the process started."""
 
         def answers() -> bool:
             with suppress(OSError):
@@ -89,7 +89,7 @@ class Worker:
         assert status == 201, body
 
     def takes(self, name: str, number: int) -> bool:
-        """Whether the worker takes a new configuration of the connector."""
+        """Whether the worker accepts a new configuration of the connector."""
         config = {"connector.class": "idle_source.IdleConnector", "tasks.max": "1", "number": str(number)}
         with suppress(OSError):
             return self.request("PUT", f"/connectors/{name}/config", config)[0] == 200
@@ -105,7 +105,7 @@ class Worker:
         return [task["state"] for task in body.get("tasks", ())] == ["RUNNING"]
 
     def tree(self) -> list[psutil.Process]:
-        """The worker, its JVM and its Python workers."""
+        """The worker process, its JVM and its Python workers."""
         worker = psutil.Process(self.process.pid)
         return [worker, *worker.children(recursive=True)]
 
@@ -113,7 +113,7 @@ class Worker:
         return sum(spent.user + spent.system for spent in (process.cpu_times() for process in self.tree()))
 
     def settle(self) -> None:
-        """Wait until nothing is going on any more."""
+        """Wait until the workers are idle."""
         wait_for(lambda: self._cores_over(1.0) < QUIET_CORES)
 
     def _cores_over(self, seconds: float) -> float:
@@ -127,7 +127,7 @@ class Worker:
 
 @dataclass
 class Group:
-    """The workers of a group, and where their files are. `settings` are further properties of its workers."""
+    """The workers of a group, and the folder of their files. `settings` are further worker properties."""
 
     folder: Path
     bootstrap_servers: str
@@ -136,7 +136,7 @@ class Group:
 
     @contextmanager
     def worker(self, *, joined: bool = True) -> Iterator[Worker]:
-        """A worker, which is in the group unless `joined` is false."""
+        """Start a worker, and wait until it is in the group unless `joined` is false."""
         port = free_ports(1)[0]
         file = self.folder / f"{self.name}-{port}.properties"
         settings = {
@@ -167,7 +167,7 @@ class Group:
 
 
 class Bench:
-    """All that is measured; each method adds to the figures of one part."""
+    """Measures each part, and collects the figures."""
 
     def __init__(self, folder: Path, broker: EmbeddedBroker, *, rounds: int, connectors: int) -> None:
         self.figures: Figures = defaultdict(list)
@@ -282,7 +282,7 @@ class Bench:
 
 
 def balanced(worker: Worker, members: set[str]) -> bool:
-    """Whether all tasks run, as many on each of the workers as on the others."""
+    """Whether all tasks run, with the same number of them on each worker."""
     places = worker.task_places()
     shares = Counter(place for _, place in places)
     each = TASKS_OF_THREE // len(members)

@@ -2,10 +2,10 @@
 
     python bench/writer.py [--rounds 5] [--transactions 50] [--bootstrap-servers HOST:PORT]
 
-Without a broker given it starts an embedded one, with its logs in memory where there is /dev/shm: what the disk does is
-not the writer's. In each round every contender runs in turn on the same broker, with a new topic and new producers, and
-writes a few transactions before the clock starts; a whole round goes ahead that is not counted, for the broker's JIT.
-The contender that begins changes from round to round. CPU is that of the contender's processes (process_time), in
+Without a broker given it starts an embedded one, with its logs in memory where there is /dev/shm, so that the disk has no
+influence. In each round every contender runs in turn on the same broker, with a new topic and new producers, and
+writes a few transactions before the clock starts; the first round is not counted, because the broker's JIT compiles in it.
+Contenders take turns in going first. CPU is that of the contender's processes (process_time), in
 microseconds a record. Ratios are taken within a round; shown are the median and the range over the rounds.
 """
 
@@ -53,14 +53,14 @@ class Result:
 
 
 class Share(NamedTuple):
-    """A writer's part of a transaction, and the CPU seconds that its process has taken so far."""
+    """One writer's acknowledged part of a transaction, and its process's CPU seconds so far."""
 
     acks: list[Ack]
     cpu: float
 
 
 def write_half(config: ProducerConfig, topic: str, partitions: range, pipe: Connection) -> None:
-    """A writer in a process of its own, as on an executor: answers each Transaction with a Share, until None comes."""
+    """Run a writer in its own process, as on an executor: reply to each Transaction with a Share, until None comes."""
     columns = Records(pa.array(VALUES, pa.binary()))
     share = RECORDS * len(partitions) // PARTITIONS
     while (transaction := pipe.recv()) is not None:
@@ -74,7 +74,7 @@ def write_half(config: ProducerConfig, topic: str, partitions: range, pipe: Conn
 
 
 def fencepost(config: ProducerConfig, topic: str, transactions: int, *, writers: int) -> Result:
-    """`writers` processes in one transaction after the other, held by this process."""
+    """Write one transaction after the other with `writers` processes; this process begins and commits them."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for index in range(writers):
@@ -140,7 +140,7 @@ def confluent(servers: str, topic: str, transactions: int) -> Result:
 
 
 def timed(work: Callable[[], None]) -> tuple[float, float]:
-    """Seconds on the wall and of this process's CPU."""
+    """Wall-clock seconds, and CPU seconds of this process."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
@@ -161,7 +161,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def measure(servers: str, rounds: int, transactions: int) -> dict[str, Any]:
-    """All contenders, round by round."""
+    """Run all contenders, round by round."""
     admin = AdminClient({"bootstrap.servers": servers})
     config = ProducerConfig(ClientConfig(tuple(servers.split(","))))
     contenders: dict[str, Callable[[str], Result]] = {

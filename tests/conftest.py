@@ -1,4 +1,4 @@
-"""What all tests share. A broker is started when the first test asks for it, once for each xdist worker."""
+"""Fixtures for all tests. A broker is started by the first test that needs it, once for each xdist worker."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.support.scheduling import COSTLY, FOLDERS, SharingScheduling, in_orde
 from tests.support.security import SecuredBroker, secured_broker
 from tests.support.topics import Topics
 
-# How long an example takes says more about the machine than about the code.
+# The time of an example depends more on the machine than on the code.
 settings.register_profile("fencepost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fencepost")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.java_options())
 
-# Expired transactions are looked for every 10 s by default; tests do not wait that long.
+# By default expired transactions are aborted only every 10 s; tests do not wait that long.
 FAST_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
 # The `bin` folder of the PostgreSQL to use instead of the installed wheel's.
@@ -46,12 +46,12 @@ if POSTGRES_PROGRAMS in os.environ:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharingScheduling:
-    """Distribute tests so that what they share is started seldom (`--dist loadfile`)."""
+    """Distribute tests so that shared fixtures are started seldom (`--dist loadfile`)."""
     return SharingScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by the folder that it stands in, and put them in order."""
+    """Mark each test by its folder, and sort the tests."""
     for item in items:
         for folder in FOLDERS:
             if folder in item.path.relative_to(Path(__file__).parent).parts[:-1]:
@@ -64,7 +64,7 @@ _COSTLY_BROKERS = pytest.StashKey[list[EmbeddedBroker]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """End brokers that no other unit of work uses after the last test of theirs: a JVM that waits takes 2 % of a core."""
+    """End the brokers of the unit COSTLY after its last test: an idle JVM takes 2 % of a core."""
     yield
     if nextitem is not None and shared_unit(item.path) == COSTLY != shared_unit(nextitem.path):
         for broker in item.config.stash.get(_COSTLY_BROKERS, []):
@@ -73,20 +73,20 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="session")
 def _costly_brokers(pytestconfig: pytest.Config) -> list[EmbeddedBroker]:
-    """Brokers that are for the tests of the unit `COSTLY` alone."""
+    """Brokers that only tests of the unit `COSTLY` use."""
     return pytestconfig.stash.setdefault(_COSTLY_BROKERS, [])
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_idle_connections() -> Iterator[None]:
-    """Connections that are kept for their next user are sockets left open, at the end, and warnings are errors."""
+    """Close pooled connections at the end: an open socket warns when it is collected, and warnings are errors."""
     yield
     POOL.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _captured_in_the_format_of_pytest() -> Iterator[None]:
-    """Without the format that loggers of pyspark would set: pytest adds its handlers to those that do not propagate."""
+    """Keep the log format of pytest: pyspark's loggers would set another one on pytest's handlers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PySparkLogger, "addHandler", logging.Logger.addHandler)
         yield
@@ -94,7 +94,7 @@ def _captured_in_the_format_of_pytest() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test makes known as a secret is hidden in its own messages only."""
+    """A secret that a test registers is hidden only in the messages of that test."""
     monkeypatch.setattr(SECRETS, "_known", set(SECRETS._known))
     monkeypatch.setattr(SECRETS, "_hiding", SECRETS._hiding)
     monkeypatch.setattr(SECRETS, "_renewed", dict(SECRETS._renewed))
@@ -102,7 +102,7 @@ def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def seed() -> int:
-    """The seed of a test's random choices, which is shown when the test fails."""
+    """The seed of a test's random choices; it is printed when the test fails."""
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
     return seed
@@ -110,22 +110,22 @@ def seed() -> int:
 
 @pytest.fixture
 def chance(seed: int) -> random.Random:
-    """Random choices of a test."""
+    """The test's random generator."""
     return random.Random(seed)
 
 
 @pytest.fixture
 def signals_handled() -> Iterator[None]:
-    """A handler for SIGINT, as a worker has one: no KeyboardInterrupt is the user's Ctrl-C."""
+    """Handle SIGINT, as a worker does: without a handler, SIGINT raises KeyboardInterrupt."""
     former = signal.signal(signal.SIGINT, lambda *_: None)
     yield
     signal.signal(signal.SIGINT, former)
 
 
-# Set for a run of tests that a test makes: the address of the broker that is there already.
+# The address of the outer test's broker, set when a test runs pytest itself.
 OUTER_BROKER = "FENCEPOST_TEST_OUTER_BROKER"
 
-# A second listener, which clients find behind a proxy.
+# A second listener, which the broker advertises with the fault proxy's address.
 PROXIED = "PROXIED"
 
 
@@ -138,10 +138,10 @@ def _session_proxy() -> Iterator[FaultProxy]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory, _session_proxy: FaultProxy) -> Iterator[EmbeddedBroker]:
-    """A broker of one node, transaction version 2, without security. Tests that stop it take one of their own."""
+    """A broker of one node, transaction version 2, without security. Tests that stop a broker start their own."""
     listeners = (BrokerListener(CLIENT), BrokerListener(PROXIED, advertised_ports=[_session_proxy.port]))
     folder = tmp_path_factory.mktemp("broker")
-    # How often it looks for what is to be compacted: 15 s by default.
+    # How often the broker looks for logs to compact; 15 s by default.
     properties = {**FAST_EXPIRY, "log.cleaner.backoff.ms": "2000"}
     with EmbeddedBroker(folder, listeners=listeners, properties=properties) as broker:
         _session_proxy.upstream = broker.nodes[0].place.ports[PROXIED]
@@ -150,16 +150,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory, _session_proxy: FaultProxy)
 
 @pytest.fixture(scope="session")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRegistry]:
-    """A real schema registry. Tests that stop it take one of their own."""
+    """A real schema registry. Tests that stop a registry start their own."""
     with EmbeddedRegistry(tmp_path_factory.mktemp("registry")) as registry:
         yield registry
 
 
 @pytest.fixture
 def fault_proxy(broker: EmbeddedBroker, _session_proxy: FaultProxy) -> Iterator[FaultProxy]:
-    """The way to `broker` over which faults can be laid; clients take `fault_proxy.address` for the broker."""
+    """A proxy before `broker` that can cause faults; clients use `fault_proxy.address` as the broker's address."""
     assert _session_proxy.upstream in broker.nodes[0].place.ports.values()
-    # Clients of former tests that are still there ask through it, too: their requests are not this test's.
+    # Remaining clients of earlier tests also send requests through the proxy; these are not counted.
     _session_proxy.heal()
     yield _session_proxy
     _session_proxy.heal()
@@ -168,7 +168,10 @@ def fault_proxy(broker: EmbeddedBroker, _session_proxy: FaultProxy) -> Iterator[
 
 @pytest.fixture
 def bootstrap_servers(request: pytest.FixtureRequest) -> str:
-    """Where `broker` is. In a run that a test makes it is that test's, but for tests that do more than talk to it."""
+    """The address of `broker`.
+
+    Within an outer test it is the outer test's broker, unless the test itself uses `broker`.
+    """
     outer = os.environ.get(OUTER_BROKER)
     if outer is not None and "broker" not in request.fixturenames:
         return outer
@@ -189,7 +192,7 @@ def topic(topics: Topics) -> str:
 
 @pytest.fixture(scope="session")
 def tv1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker with transaction version 1, as Kafka 2.5 to 3.9. It does not create topics by itself."""
+    """A broker with transaction version 1, like Kafka 2.5 to 3.9. It does not create topics automatically."""
     properties = {**FAST_EXPIRY, "auto.create.topics.enable": "false"}
     arguments = ("--feature", "transaction.version=1")
     with EmbeddedBroker(tmp_path_factory.mktemp("tv1"), properties=properties, format_arguments=arguments) as broker:
@@ -198,7 +201,7 @@ def tv1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
 
 @pytest.fixture(scope="session")
 def other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Another Kafka cluster than `broker`, of one node. It does not create topics by itself."""
+    """A second Kafka cluster, of one node. It does not create topics automatically."""
     properties = {**FAST_EXPIRY, "auto.create.topics.enable": "false"}
     with EmbeddedBroker(tmp_path_factory.mktemp("other"), properties=properties, heap_mb=128) as broker:
         yield broker
@@ -209,7 +212,7 @@ def three_node_broker(
     tmp_path_factory: pytest.TempPathFactory, _costly_brokers: list[EmbeddedBroker]
 ) -> Iterator[EmbeddedBroker]:
     """A cluster of three nodes. A test that stops a node starts it again."""
-    # A node that is killed is missed after 9 s by default.
+    # By default a killed node is fenced only after 9 s.
     properties = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
     broker = EmbeddedBroker(tmp_path_factory.mktemp("three"), nodes=3, properties=properties, heap_mb=160)
     _costly_brokers.append(broker)
@@ -229,7 +232,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, _costly_brokers: list[Embe
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
-    """A PostgreSQL server. Tests that stop it take one of their own."""
+    """A PostgreSQL server. Tests that stop a server start their own."""
     with EmbeddedPostgres() as postgres:
         yield postgres
 
@@ -243,7 +246,7 @@ def database(postgres: EmbeddedPostgres) -> Iterator[Database]:
 
 @pytest.fixture
 def registry() -> Iterator[FakeRegistry]:
-    """A schema registry in this process. Clients know nothing of it before."""
+    """A schema registry in this process. No client has cached anything of it."""
     forget_registries()
     with fake_registry() as found:
         yield found

@@ -28,12 +28,12 @@ _FILES = (
     "conformance/test_databases.py",
 )
 _STANDBYS = (
-    "broker/connectors/postgres/test_postgres_task.py::test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot",
+    "broker/connectors/postgres/test_postgres_task.py::test_reading_continues_on_a_promoted_standby_with_the_slot",
     "broker/connectors/postgres/test_postgres_surroundings.py::test_a_standby_is_refused_before_anything_is_read",
     "broker/connectors/jdbc/test_jdbc_server.py::test_a_failover_continues_only_if_nothing_was_lost",
 )
-# Tests by the first version that has what they are about: lists of columns, publications of schemas, numbers with a scale that is negative or
-# greater than the precision, publish_generated_columns, and idle_replication_slot_timeout.
+# Tests by the first server version with their feature: lists of columns, publications of schemas, numerics with a scale
+# that is negative or greater than the precision, publish_generated_columns, and idle_replication_slot_timeout.
 _NEEDS = (
     (15, "broker/connectors/postgres/test_postgres_incremental.py::test_a_user_with_read_rights_is_enough_for_chunks"),
     (
@@ -54,7 +54,7 @@ _NEEDS = (
 
 
 def programs(major: str) -> Path:
-    """The `bin` folder of a server's version, fetched if this user does not have it yet."""
+    """The `bin` folder of a server version, downloaded if it is not in the cache."""
     version = _VERSIONS[major]
     folder = cache_folder() / f"postgres-programs-{version}"
     if not (folder / "bin" / "postgres").exists():

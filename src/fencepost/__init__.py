@@ -1,4 +1,4 @@
-"""fencepost: data into Kafka exactly once. What a connector author imports."""
+"""fencepost brings data into Kafka exactly once. Authors of connectors import this module."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-# PySpark takes half a second to import, and a worker more, which most connectors have no use for.
+# Importing PySpark takes half a second, importing a worker takes longer, and most connectors need neither.
 _LATER = {
     "pyspark_source": "fencepost.connectors.functions.dataframes",
     "run": "fencepost.cli.run.script",

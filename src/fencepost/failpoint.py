@@ -1,9 +1,10 @@
-"""Points at which a test can make the process die, to prove that nothing is lost or doubled there.
+"""Points at which a test can end or stop the process, to prove that nothing is lost or duplicated there.
 
-Inert unless one of two environment variables is set when the process starts. FENCEPOST_TEST_FAIL_POINT, as `<point>:<n>`:
-the process is killed with SIGKILL when it reaches the point for the n-th time. FENCEPOST_TEST_FAIL_FOLDER, for a Spark
-driver with several sinks and their Python processes: where there is a file `<point> <sink>` in the folder, a thread that
-reaches the point with this sink removes it, and stays there until its process is killed.
+Nothing happens unless one of two environment variables is set when the process starts. FENCEPOST_TEST_FAIL_POINT has
+the form `<point>:<n>`: the process is killed with SIGKILL when it reaches the point for the n-th time.
+FENCEPOST_TEST_FAIL_FOLDER is for processes that stop at a point: if the folder contains a file `<point> <sink>`, a thread
+that reaches the point with this sink renames the file to `held <point> <sink>`, and stays there until that file is removed
+or its process is killed. A Spark driver has several sinks; the sink of a worker is None.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 
 VARIABLE: Final = "FENCEPOST_TEST_FAIL_POINT"
 FOLDER: Final = "FENCEPOST_TEST_FAIL_FOLDER"
+_STEP_S: Final = 0.05
 
 
 class FailPoint(StrEnum):
@@ -32,15 +34,15 @@ class FailPoint(StrEnum):
     BEFORE_CALLBACKS = "before-callbacks"
 
 
-# A worker's own transaction, which records how many tasks may start, passes these before its tasks do.
+# The worker's own transaction, which records how many tasks may start, passes these points before the tasks do.
 _SHARED: Final = frozenset({FailPoint.MID_SEND, FailPoint.AFTER_END_TXN_SENT})
 
 
 def of_task(point: FailPoint, number: int = 1) -> dict[str, str]:
-    """The environment in which a standalone worker of one connector dies when a task is at a point for the n-th time.
+    """Return variables that make a standalone worker of one connector die when a task reaches a point the n-th time.
 
-    This is different from a worker that dies in the middle of its own transaction: the next one waits until that
-    expires.
+    If a worker died in the middle of its own transaction instead, the next worker would have to wait until that
+    transaction expires.
     """
     return {VARIABLE: f"{point.value}:{number + (point in _SHARED)}"}
 
@@ -69,12 +71,13 @@ class _Orders:
         if sink is None:
             sink = getattr(self._last, "sink", None)
         self._last.sink = sink
+        held = self._folder / f"held {point.value} {sink}"
         try:
-            (self._folder / f"{point.value} {sink}").unlink()
+            (self._folder / f"{point.value} {sink}").rename(held)
         except FileNotFoundError:
             return
-        while True:
-            time.sleep(1)
+        while held.exists():
+            time.sleep(_STEP_S)
 
 
 def _points() -> _Countdown | _Orders:
@@ -86,5 +89,5 @@ _POINTS: Final = _points()
 
 
 def reach(point: FailPoint, sink: str | None = None) -> None:
-    """Die or stay here if a test requested it. Without a `sink` it is the sink of the thread's last step."""
+    """Die or stop here if a test requested it. Without `sink`, the sink of the thread's last call counts."""
     _POINTS.reach(point, sink)

@@ -1,4 +1,4 @@
-"""What tests of source tasks share."""
+"""Fixtures for tests of source tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def runner(bootstrap_servers: str) -> Iterator[TaskRunner]:
 
 @pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
 def version_servers(request: pytest.FixtureRequest) -> str:
-    """Where a broker is that speaks this transaction version."""
+    """The bootstrap servers of a broker that uses this transaction version."""
     if request.param is TransactionVersion.V1:
         broker: EmbeddedBroker = request.getfixturevalue("tv1_broker")
         return broker.bootstrap_servers
@@ -32,13 +32,13 @@ def version_servers(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def name() -> str:
-    """A new connector's name."""
+    """A unique connector name."""
     return unique("connector")
 
 
 @pytest.fixture
 def brief_learning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait half a second, and not five, for topics and partitions that brokers do not know: these know at once."""
+    """Wait half a second, not five, for topics that brokers do not know: a single broker knows them at once."""
     monkeypatch.setattr(created_topics, "UNKNOWN_MS", 500)
     monkeypatch.setattr(cluster, "UNKNOWN_MS", 500)
     monkeypatch.setattr(read_to_end, "_FOLLOWED_MAX_AGE_MS", 500)

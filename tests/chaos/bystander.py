@@ -1,4 +1,4 @@
-"""A worker that nobody asks anything while its tasks move data: it must not grow, nor lose or double anything."""
+"""A worker that gets no REST requests while its tasks send records: its memory must not grow, and no record be lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTITIONS = 3
 
 
 class Bystander:
-    """The worker, and the samples of its memory, which are taken from outside."""
+    """The worker, and samples of its memory taken from outside."""
 
     def __init__(self, group: Group, worker: Worker, tasks: int) -> None:
         self.worker = worker
@@ -34,7 +34,7 @@ class Bystander:
         self.samples.append(Sample.of(self.worker.process.pid))
 
     def stopped(self) -> int:
-        """Stop the connector and return the number of its records. Fails if one is lost or doubled."""
+        """Stop the connector and return the number of its records. Fails if a record is missing or duplicated."""
         assert self.worker.request("PUT", f"/connectors/{TOPIC}/stop").status == 204
         self.worker.wait_for_states(TOPIC, "STOPPED")
         servers = self._group.settings["bootstrap.servers"]
@@ -49,7 +49,7 @@ class Bystander:
 
 @contextlib.contextmanager
 def running_bystander(folder: Path, bootstrap_servers: str, tasks: int, poll_ms: int) -> Iterator[Bystander]:
-    """Start a worker in a group of its own, whose tasks each send some records every `poll_ms`."""
+    """Start a worker in its own group, each of whose tasks sends some records every `poll_ms`."""
     Topics(bootstrap_servers).create(TOPIC, partitions=_PARTITIONS)
     group = Group(
         folder,

@@ -1,4 +1,4 @@
-"""What tests of random faults share."""
+"""Fixtures for tests of random faults."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.spark_drivers import Drivers
 
 SPARK_SEEDS = int(os.environ.get("FENCEPOST_TEST_SPARK_SEEDS", "1"))
-"""How many drivers of the Spark sink are killed, with other random choices each."""
+"""How many drivers of the Spark sink are killed, each with different random choices."""
 
 _FEW_SEEDS = 3
-"""How often at most tests of the other faults repeat their random choices."""
+"""The most repetitions of the other tests, each with different random choices."""
 
 
 @pytest.fixture(params=range(min(SPARK_SEEDS, _FEW_SEEDS)), ids=lambda number: f"seed {number}")
 def repetition(request: pytest.FixtureRequest) -> int:
-    """The number of a test's run with other random choices."""
+    """The number of the repetition, each of which makes different random choices."""
     return int(request.param)
 
 
 @pytest.fixture
 def broker_of_a_version(chance: random.Random, repetition: int, request: pytest.FixtureRequest) -> EmbeddedBroker:
-    """A broker of either transaction version."""
+    """A broker, of each transaction version in turn."""
     del repetition
     broker: EmbeddedBroker = request.getfixturevalue(chance.choice(["broker", "tv1_broker"]))
     return broker
@@ -34,5 +34,5 @@ def broker_of_a_version(chance: random.Random, repetition: int, request: pytest.
 
 @pytest.fixture
 def drivers(chance: random.Random, broker_of_a_version: EmbeddedBroker, tmp_path: Path) -> Drivers:
-    """Drivers of a streaming query."""
+    """Starts drivers of a streaming query, one after the other."""
     return Drivers(tmp_path, broker_of_a_version.bootstrap_servers, chance)

@@ -1,4 +1,4 @@
-"""How fast a process grows: samples of its memory, and the line through them."""
+"""How fast a process grows: samples of its memory, and a line fitted through them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import psutil
 
 MIB = 1024 * 1024
 _HOUR_SECONDS = 3600.0
-# Of a normal distribution: 95 % of it are this many standard errors or less from its middle.
+# 95 % of a normal distribution is within this many standard errors of its mean.
 _CONFIDENT = 1.96
 _FEWEST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The resident memory of a process in bytes, at a second of a monotonic clock."""
+    """The resident memory of a process in bytes, and the time on a monotonic clock in seconds."""
 
     second: float
     resident: int
@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The growth of a process in MiB an hour. 95 % of such lines are within `margin` of it, if samples are independent.
+    """The growth of a process in MiB an hour, within `margin` at 95 % confidence if the samples are independent.
 
     `total` is the growth in MiB in the time of the samples that count.
     """
@@ -43,9 +43,9 @@ class Growth:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Growth:
-        """Fit a line through the last two thirds of the samples: before, the process warms up.
+        """Fit a line through the last two thirds of the samples. The process warms up before these.
 
-        With too few samples for a line all numbers are NaN.
+        With too few samples for a line, all numbers are NaN.
         """
         counted = samples[len(samples) // 3 :]
         if len(counted) < _FEWEST:

@@ -1,4 +1,4 @@
-"""Faults under a Spark sink that cost too much for each run of the suite: each row is in Kafka once.
+"""Faults under a Spark sink that are too slow for each run of the suite: each row is in Kafka once.
 
 `make chaos-spark` runs them with three seeds; the name of this file keeps it out of `make test`.
 """
@@ -36,14 +36,14 @@ from tests.support.topics import Topics, unique
 pytestmark = [pytest.mark.timeout(3 * PATIENCE), pytest.mark.usefixtures("repetition")]
 
 _SIZES = (3, 700, 2_500)
-"""Rows of batches: the driver writes the few of a batch after a small one, executors all others."""
+"""Batch sizes: the driver writes a batch of few rows that follows a small batch; executors write all others."""
 
 _both_ways = pytest.mark.parametrize("by_format", [False, True], ids=["function", "format"])
 
 
 @pytest.fixture(scope="module")
 def local_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Spark keeps its shuffle files."""
+    """The folder of Spark's shuffle files."""
     return tmp_path_factory.mktemp("spark")
 
 
@@ -53,7 +53,7 @@ def spark(local_dir: Path) -> Iterator[SparkSession]:
         "spark.master": "local[1]",
         "spark.local.dir": str(local_dir),
         "spark.sql.shuffle.partitions": "2",
-        # The stage that reads a shuffle is then the one that writes, with no other between them.
+        # Without adaptive execution, the stage that reads the shuffle is the stage that writes to Kafka.
         "spark.sql.adaptive.enabled": "false",
         "spark.shuffle.reduceLocality.enabled": "false",
     }
@@ -63,7 +63,7 @@ def spark(local_dir: Path) -> Iterator[SparkSession]:
 
 @contextmanager
 def shaken(act: Callable[[], None], query: FileQuery, chance: random.Random) -> Iterator[None]:
-    """Do `act` again and again from the first committed batch on, after random pauses, and at least three times."""
+    """From the first committed batch on, call `act` at random times, at least three times."""
     ended = threading.Event()
     failures: list[BaseException] = []
 
@@ -100,7 +100,7 @@ def run_shaken(
     replication: int = -1,
     by_format: bool = False,
 ) -> None:
-    """Run a query of ten batches over brokers that are shaken, of which one waits until they were shaken three times.
+    """Run a query of ten batches while the brokers have faults; one batch waits until there were three faults.
 
     A query by format("fencepost") fails with a batch, and is started again.
     """
@@ -122,7 +122,7 @@ def run_shaken(
     found: list[str] = []
 
     def is_read() -> bool:
-        # The brokers run again, but a partition may have no leader yet.
+        # The brokers run again, but some partition may not have a leader yet.
         with suppress(KafkaException):
             found[:] = texts(servers, name)
             return True
@@ -174,7 +174,7 @@ def test_nodes_of_a_cluster_that_are_killed_and_restarted_in_turn(
 
 @pytest.fixture(params=[1, 2])
 def proxy(chance: random.Random, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FaultProxy]:
-    """The way to a broker of each transaction version."""
+    """A proxy before a broker of each transaction version."""
     if request.param == 2:
         yield request.getfixturevalue("fault_proxy")
     else:
@@ -201,7 +201,10 @@ def test_a_network_that_is_cut_again_and_again(
 def test_a_batch_whose_shuffle_files_were_lost_is_written_once(
     spark: SparkSession, tmp_path: Path, local_dir: Path, bootstrap_servers: str, chance: random.Random
 ):
-    """One writer reads two shuffled parts. What it wrote of the first is in Kafka when the second cannot be fetched."""
+    """One task reads two shuffle partitions.
+
+    Kafka has its rows of the first one when the second one cannot be fetched.
+    """
     name, lost = Topics(bootstrap_servers).create(), tmp_path / "lost"
 
     def lose_shuffle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Transactions while brokers restart, move, are silent or missing."""
+"""Transactions while brokers restart, change their addresses, do not answer, or are down."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_a_transaction_survives_a_restart_of_the_broker(tmp_path_factory: pytest
         with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
             producer.begin_transaction()
             write_in_transaction(producer, topic, VALUES[:3_000])
-            # Whoever polls the process may miss the moment between its end and its start.
+            # The broker is stopped in this thread: a check of its process could miss the moment between its end and its
+            # start.
             broker.nodes[0].stop()
             restarting = threading.Thread(target=broker.nodes[0].start)
             restarting.start()
@@ -43,9 +44,9 @@ def test_a_transaction_survives_a_restart_of_the_broker(tmp_path_factory: pytest
         assert values(read_topic(broker.bootstrap_servers, topic)) == VALUES
 
 
-def test_moving_leaders_and_coordinators_lose_and_duplicate_nothing(three_node_broker: EmbeddedBroker) -> None:
+def test_moves_of_leaders_and_coordinators_lose_and_duplicate_nothing(three_node_broker: EmbeddedBroker) -> None:
     servers = three_node_broker.bootstrap_servers
-    # Every node leads one partition.
+    # Each broker leads one partition.
     topic = Topics(servers).create(partitions=3, replication=3)
     restarted = threading.Event()
     written: list[bytes] = []
@@ -76,7 +77,7 @@ def test_moving_leaders_and_coordinators_lose_and_duplicate_nothing(three_node_b
 
 
 def test_closing_a_producer_does_not_wait_for_a_broker_that_is_silent(topic: str, fault_proxy: FaultProxy) -> None:
-    # The request's own time-out is longer than this test may take.
+    # The request timeout is longer than this test may take.
     producer = TransactionalProducer(producer_config(fault_proxy.address, request_timeout_ms=600_000), unique("task"))
     producer.init_transactions()
     producer.begin_transaction()

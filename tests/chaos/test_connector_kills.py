@@ -1,4 +1,4 @@
-"""`fencepost test --bootstrap-servers`: an author's connector, in real workers that are killed."""
+"""`fencepost test --bootstrap-servers` finds the faults of an author's connector in real workers that are killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 
-# The position is in a file that poll() writes, before the records are committed.
+# poll() stores its position in a file before the records are committed, which is a mistake.
 STATE_IN_A_FILE = """
 from pathlib import Path
 from tests.conformance.streams import StreamsConnector, StreamsTask
@@ -41,7 +41,7 @@ class Connector(StreamsConnector):
 """
 
 
-# Each value has the time of its reading.
+# Each value contains the time at which it was read, so it differs after a restart.
 READ_AT = """
 import time
 from fencepost import SourceRecord
@@ -65,7 +65,9 @@ def fencepost_test(connector: str, folder: Path, bootstrap_servers: str, topic: 
 
 
 @pytest.mark.parametrize("step", ["after_end_txn_sent"])
-def test_a_correct_connector_survives(tmp_path: Path, bootstrap_servers: str, topic: str, step: str) -> None:
+def test_a_correct_connector_passes_the_kill_checks(
+    tmp_path: Path, bootstrap_servers: str, topic: str, step: str
+) -> None:
     told = fencepost_test("tests.conformance.streams.StreamsConnector", tmp_path, bootstrap_servers, topic, step)
 
     assert told.exit_code == 0, told.output
@@ -73,7 +75,7 @@ def test_a_correct_connector_survives(tmp_path: Path, bootstrap_servers: str, to
     assert "1 passed" in told.output
 
 
-def test_a_position_in_a_file_is_found(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_a_position_kept_in_a_file_is_reported(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     (tmp_path / "filed.py").write_text(STATE_IN_A_FILE.format(folder=tmp_path))
 
     told = fencepost_test("filed.Connector", tmp_path, bootstrap_servers, topic, "before_end_txn")
@@ -83,7 +85,7 @@ def test_a_position_in_a_file_is_found(tmp_path: Path, bootstrap_servers: str, t
     assert f"{tmp_path}/filed.py:6" in told.output
 
 
-def test_a_field_that_is_ignored_may_differ(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_ignored_fields_may_differ_between_runs(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     (tmp_path / "timed_by_workers.py").write_text(READ_AT)
 
     given = "timed_by_workers.Connector", tmp_path, bootstrap_servers, topic, "before_end_txn"

@@ -1,4 +1,4 @@
-"""A worker that is killed at each step of its transactions: good rows and dead letters together are the file, once."""
+"""A worker is killed at each step of its transactions: accepted rows and dead letters make up the file, once."""
 
 from __future__ import annotations
 

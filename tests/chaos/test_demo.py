@@ -1,4 +1,4 @@
-"""The demo as a newcomer runs it: real flights, through Spark, past two kills."""
+"""The demo as a new user runs it: real flights through Spark, with two kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo with Debezium's jar and MariaDB: every change once, past two kills."""
+"""The demo with Debezium's jar and MariaDB: every change is in Kafka once, with two kills."""
 
 from __future__ import annotations
 

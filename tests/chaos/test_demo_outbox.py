@@ -1,4 +1,4 @@
-"""The demo of an outbox in PostgreSQL: every event once, and none without its order, past two kills."""
+"""The demo of an outbox in PostgreSQL: every event is in Kafka once and has its order, with two kills."""
 
 from __future__ import annotations
 

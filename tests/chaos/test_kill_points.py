@@ -45,7 +45,7 @@ def test_a_worker_killed_at_a_step_of_its_transactions_delivers_exactly_once(
         configure(chance.randint(20, 150))
         output = worker.run_until(point, of_task(point, chance.randint(1, 5)))
         assert "Task lines-0 is RUNNING" in output, f"run {run} was killed before its task came to {point}"
-    # The last run has most of the lines.
+    # The last run reads most of the lines.
     configure(2_000)
     worker.run_until(None, {})
 

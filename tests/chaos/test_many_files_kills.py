@@ -1,6 +1,6 @@
-"""Workers that are killed while they read thousands of small files: each line is there once.
+"""Workers that are killed while they read thousands of small files: each line is in Kafka once.
 
-The names are long and have no pattern. So one or two tasks get a rule in place of names, and five get names.
+The names are long and have no pattern. So one or two tasks get a rule instead of file names, and five tasks get names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_each_line_of_2_000_files_is_there_once_wherever_workers_are_killed(
         _write(folder / f"0{'-'.join(parts)}.txt", number, expected)
 
     for run, point in enumerate([*chance.choices(list(FailPoint), k=KILLS), None]):
-        # Files that appear between the runs, and names and shares that change.
+        # Between runs, files appear and are renamed, and tasks get other shares of the files.
         _write(folder / f"new-{run}.txt", FILES + run, expected)
         named = chance.choice(sorted(folder.glob("0*.txt")))
         named.rename(folder / f"renamed-{run}.txt")
@@ -50,7 +50,7 @@ def test_each_line_of_2_000_files_is_there_once_wherever_workers_are_killed(
                 "batch.bytes": chance.choice([5_000, 1_000_000]),
             },
         )
-        # A run that has less to read than the point needs ends by itself.
+        # A run ends by itself if it has too little to read to reach its kill point.
         code, output = worker.run(at(point, chance.randint(1, 3)))
         assert code in ({0} if point is None else {0, -signal.SIGKILL}), f"run {run}: {code} at {point}\n{output}"
 

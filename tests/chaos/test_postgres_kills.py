@@ -1,4 +1,4 @@
-"""PostgresSource under kills: money that moves between accounts is never lost, doubled, or seen half way."""
+"""PostgresSource under kills: money that is moved between accounts is never lost, doubled, or half moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.postgres_source import PostgresSource
 
 KILLS = 3
 KILLS_WHILE_READING = int(os.environ.get("FENCEPOST_TEST_KILLS", "2"))
-# The steps between which the transaction, the offset and the slot may disagree.
+# At these steps the transaction, the offset and the slot may disagree.
 POINTS = (
     FailPoint.BEFORE_BEGIN, FailPoint.MID_SEND, FailPoint.BEFORE_OFFSETS, FailPoint.AFTER_END_TXN_SENT,
     FailPoint.BEFORE_CALLBACKS,
@@ -39,7 +39,7 @@ def test_a_worker_killed_at_a_step_keeps_transactions_whole(
     point: FailPoint, source: PostgresSource, database: Database, seed: int
 ):
     with Tellers(database, 2, seed, pause_s=0.02):
-        # The first transaction claims the slot, the second has the snapshot, and the others changes.
+        # The first transaction claims the slot, the second one has the snapshot, and the others have changes.
         for number in range(1, KILLS + 1):
             with source.start(once=False, environment=of_task(point, number)) as worker:
                 assert worker.wait() == -signal.SIGKILL, worker.output
@@ -68,7 +68,7 @@ def test_a_worker_killed_while_it_reads_tables_again_writes_each_row_as_it_is(
                     assert worker.wait() == -signal.SIGKILL, worker.output
         source.run_to_end()
 
-        # Rows that were read again are compared with what was there.
+        # Rows of the incremental snapshot are compared with the state at their position.
         assert assert_transactions_are_whole(source) == balances(database)
         assert "incremental_snapshot" not in (source.offset() or {})
         read = [value for table in TABLES for _, value in source.events(table) if value and _was_read_again(value)]

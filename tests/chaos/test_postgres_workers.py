@@ -1,4 +1,4 @@
-"""Workers with PostgresSource that are frozen, or whose Kafka is down for a while."""
+"""Workers with PostgresSource that are suspended, or whose brokers are down for a while."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.support.processes import wait_for
 @pytest.fixture
 def bank(database: Database) -> Database:
     open_bank(database)
-    # So soon the server misses a worker that is frozen.
+    # After this time the server takes a suspended client for lost.
     database.execute(f"alter database {database.name} set wal_sender_timeout = '2s'")
     return database
 
 
 def confirmed(source: PostgresSource) -> str | None:
-    """The position up to which the server knows that all is in Kafka, None without a slot."""
+    """The slot's confirmed position: all changes before it are in Kafka. None without a slot."""
     found = source.database.execute(
         "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", [source.slot]
     )
@@ -40,19 +40,19 @@ def tellers_did(tellers: Tellers, transfers: int) -> bool:
 
 
 def slot_advances(source: PostgresSource) -> None:
-    """Wait until the slot advances, which it does after commits only."""
+    """Wait until the slot advances, which only commits do."""
     before = wait_for(lambda: confirmed(source), what="the slot")
     wait_for(lambda: confirmed(source) != before, what="the slot to advance")
 
 
 def committed(source: PostgresSource) -> dict[str, Any]:
-    """The offset in Kafka, empty while a broker that has just started has no leaders."""
+    """The offset in Kafka; empty while a broker that has just started has no leaders."""
     with contextlib.suppress(KafkaException):
         return source.offset() or {}
     return {}
 
 
-def test_a_worker_that_was_frozen_adds_nothing(
+def test_a_worker_that_was_suspended_commits_nothing_more(
     tmp_path: Path, bootstrap_servers: str, bank: Database, seed: int
 ) -> None:
     source = PostgresSource(tmp_path, bootstrap_servers, bank)
@@ -64,7 +64,7 @@ def test_a_worker_that_was_frozen_adds_nothing(
             with source.start(once=False):
                 slot_advances(source)
                 frozen.signal(signal.SIGCONT)
-                # What it had read is fenced in Kafka; else it finds the slot taken, or past its own offset.
+                # Kafka fences its changes; if it has none, the slot is in use or is past its offset.
                 noticed = ("-0 failed: ", "is active for PID")
                 wait_for(lambda: any(text in frozen.output for text in noticed), what="the former worker to notice")
                 slot_advances(source)

@@ -1,4 +1,4 @@
-"""Scripts with `fencepost.run` that are killed in mid-run: each record is in the topic once."""
+"""Scripts with `fencepost.run` that are killed half-way: each record is in the topic once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_script_that_is_killed_in_mid_run_writes_each_record_once(
                 return not process.running or len(read_topic(servers, topic)) > before
 
             wait_for(goes_on)
-            # Any moment of a transaction.
+            # The kill may come at any moment of a transaction.
             time.sleep(chance.uniform(0, 0.1))
             assert process.running, process.output
             process.kill()

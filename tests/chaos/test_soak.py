@@ -1,4 +1,4 @@
-"""A short soak of a small group; `make chaos` is the long one."""
+"""A short soak of a small group; `make chaos` runs the long one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from tests.chaos.soak.run import soak
 from tests.chaos.soak.schedule import Action, Kind, Size, actions
 
-SMALL = Size(workers=2, brokers=1, connectors=3, session_s=6, postgres=True)
+SMALL = Size(workers=2, brokers=1, connectors=4, session_s=6, postgres=True)
 LINES, ABORTING, POLLING = range(3)
 
 ACTIONS = [
+    # The connectors are at work, and both workers are well.
+    Action(Kind.KILL_JVMS, 0, pause=0, lasts=0, detail=""),
     Action(Kind.DROP_SLOT, 0, pause=0, lasts=0, detail=""),
     Action(Kind.SCALE, ABORTING, pause=0, lasts=0, detail="4"),
     Action(Kind.LARGE_TRANSACTION, 0, pause=0, lasts=0, detail=""),
@@ -36,6 +38,8 @@ def test_a_group_under_random_faults_loses_and_duplicates_nothing_and_recovers(t
 
     assert outcome.actions == len(ACTIONS)
     assert outcome.sound, outcome
+    assert outcome.counts["JVMs killed"] >= 1
+    assert "java" in outcome.reports
     assert [times for what, times in outcome.counts.items() if what.startswith("two instances of pg-")] == [1]
 
 

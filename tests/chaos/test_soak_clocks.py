@@ -1,4 +1,4 @@
-"""The soak's clocks are those of the processes that are started with them."""
+"""The soak's clocks apply to the processes that are started with them."""
 
 from __future__ import annotations
 

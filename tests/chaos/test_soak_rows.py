@@ -1,4 +1,4 @@
-"""The soak's verdict on rows finds what is lost, doubled, torn, or was never committed."""
+"""The soak's check of rows finds lost, doubled, torn and uncommitted rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def faults(seen: list[Seen], table: list[Row], promise: Promise = Promise.EACH, 
     return [fault.split(",")[0] for fault in row_faults("t", seen, table, promise, snapshots=snapshots)]
 
 
-def test_a_sound_history_of_a_table_has_no_faults() -> None:
+def test_a_correct_history_of_a_table_has_no_faults() -> None:
     seen = [
         Seen("a", row(1), snapshot=True),
         Seen("b", row(1, version=2, batch=8)),
@@ -42,7 +42,7 @@ def test_a_sound_history_of_a_table_has_no_faults() -> None:
         ([Seen("a", row(1)), Seen("b", row(2))], [row(1), row(2)], "1 torn apart"),
     ],
 )
-def test_each_fault_is_named(seen: list[Seen], table: list[Row], fault: str) -> None:
+def test_each_fault_of_a_history_is_named(seen: list[Seen], table: list[Row], fault: str) -> None:
     assert faults(seen, table) == [f"t: {fault}"]
 
 

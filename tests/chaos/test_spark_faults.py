@@ -1,4 +1,4 @@
-"""What Spark does to a batch when its Python worker dies, and that a write is never run a second time."""
+"""What Spark does with a batch whose Python worker dies; a write is never run twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COUNT = 40_000
 
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[SparkEngine]:
-    # Spark kills Python workers of cancelled tasks after two seconds; those of tests live on as zombies.
+    # Spark kills the Python workers of cancelled tasks after two seconds; zombie tests need them alive.
     engine = SparkEngine({"spark.python.task.killTimeout": "1h"})
     yield engine
     engine.stop()
@@ -48,7 +48,7 @@ def shared_engine() -> Iterator[SparkEngine]:
 
 @pytest.fixture
 def engine(shared_engine: SparkEngine) -> SparkEngine:
-    """For tests after which it can be used again. No deadline of theirs has to hold for the start of Spark as well."""
+    """An engine that stays usable, with a started session: no test's deadline includes the start of Spark."""
     shared_engine.session()
     return shared_engine
 
@@ -66,14 +66,14 @@ def retrying_engine(shared_engine: SparkEngine) -> Iterator[SparkEngine]:
 def rerunning_engine(
     shared_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SparkEngine]:
-    """One whose session may run a stage again, which is refused otherwise."""
+    """An engine whose session may run a stage again, which fencepost otherwise forbids."""
     shared_engine.stop()
     monkeypatch.delitem(REQUIRED, "spark.stage.maxConsecutiveAttempts")
     settings = {
         "spark.master": "local[1]",
         "spark.local.dir": str(tmp_path / "spark"),
         "spark.stage.maxConsecutiveAttempts": "4",
-        # The stage that reads a shuffle of the source's is then the one that writes, with no other between them.
+        # Without adaptive execution, the stage that reads the source's shuffle is the stage that writes to Kafka.
         "spark.sql.adaptive.enabled": "false",
         "spark.shuffle.reduceLocality.enabled": "false",
     }
@@ -85,7 +85,7 @@ def rerunning_engine(
 
 
 def batch(tmp_path: Path) -> SourceBatch:
-    """Kills the Python worker that reads the second half, once."""
+    """A batch that once kills the Python worker which reads its second half."""
     return SourceBatch(reader=TrickyReader("kill", COUNT - 5, str(tmp_path / "killed")), splits=splits(COUNT, 2))
 
 
@@ -104,7 +104,7 @@ def test_a_batch_whose_python_worker_was_killed_is_committed_once(
 def test_outside_of_transactions_a_killed_python_worker_costs_no_record(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
-    """What the first attempt wrote stays, and may be there twice."""
+    """Records of the first attempt stay, and may be there twice."""
     topic = topics.create(partitions=2)
     owner = IdempotentProducer(producer_config(bootstrap_servers))
 
@@ -141,7 +141,7 @@ def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
         parents = psutil.Process(int(marker.read_text())).parents()
         jvm = next(parent for parent in parents if "java" in parent.name())
         jvm.kill()
-        # Its sockets are closed before it has ended, so that the write below fails before that.
+        # The JVM's sockets close before its process has ended, so the write below fails before this wait is over.
         wait_for(lambda: _has_ended(jvm))
 
     killer = threading.Thread(target=kill_jvm)
@@ -170,7 +170,10 @@ def test_a_write_that_spark_runs_again_is_refused(
 def test_a_stage_that_spark_runs_again_is_refused(
     rerunning_engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
-    """One writer reads two shuffled parts. What it wrote of the first is in Kafka when the second cannot be fetched."""
+    """One task reads two shuffle partitions.
+
+    Kafka has its rows of the first one when the second one cannot be fetched.
+    """
     shuffled = rerunning_engine.session().range(0, COUNT, numPartitions=2).repartition(2)
     lost = tmp_path / "lost"
 
@@ -205,14 +208,14 @@ def test_a_foreign_session_that_may_repeat_a_stage_is_refused(rerunning_engine: 
 
 @pytest.fixture(scope="module")
 def v1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
-    """A broker of transaction version 1 that takes late records of any transaction whose epoch it knows."""
+    """A broker of transaction version 1 that accepts late records of any transaction whose epoch it knows."""
     with proxied_v1_broker(tmp_path_factory.mktemp("v1"), verifying=False) as proxied:
         yield proxied
 
 
 @pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
 def proxied(request: pytest.FixtureRequest) -> tuple[str, FaultProxy]:
-    """Brokers of each transaction version, and the proxy before them."""
+    """A broker of each transaction version, and the proxy before it."""
     if request.param is TransactionVersion.V1:
         broker, proxy = request.getfixturevalue("v1")
     else:
@@ -222,7 +225,7 @@ def proxied(request: pytest.FixtureRequest) -> tuple[str, FaultProxy]:
 
 @dataclass(frozen=True)
 class Zombie:
-    """A Python worker of Spark that is frozen in the middle of its writes, and whose job is gone."""
+    """A Python worker of Spark that is suspended half-way through its writes, and whose job has ended."""
 
     marker: Path
     proxy: FaultProxy
@@ -236,7 +239,7 @@ class Zombie:
         return self.marker.exists() and bool(self.marker.read_text()) and self.process.status() == psutil.STATUS_STOPPED
 
     def wake(self) -> None:
-        """Let it go on, and wait until brokers have answered what it sends."""
+        """Resume the process, and wait until brokers have answered its next Produce request."""
         answered = self.proxy.responses[ApiKey.PRODUCE]
         self.process.send_signal(signal.SIGCONT)
         wait_for(lambda: self.proxy.responses[ApiKey.PRODUCE] > answered, what="it has sent more, and was answered")
@@ -244,7 +247,10 @@ class Zombie:
 
 @dataclass(frozen=True)
 class FrozenReader:
-    """Freezes the process that reads the second half; the one that reads the first half dies then, if it `dies`."""
+    """Suspends the process that reads the second half.
+
+    With `dies`, the process that reads the first half kills itself then.
+    """
 
     freezing: TrickyReader
     dies: bool
@@ -270,7 +276,7 @@ def test_records_of_a_frozen_writer_after_the_abort_are_not_committed(
     topic, zombie = Topics(servers).create(partitions=2), Zombie(tmp_path / "frozen", proxy)
     reader = FrozenReader(TrickyReader("freeze", COUNT * 3 // 4, str(zombie.marker)), dies=end == "lost")
     cancelled = threading.Event()
-    # Small batches, so that the frozen writer has sent some, and has many left.
+    # Small batches, so that the suspended writer has sent some and has many left.
     with (
         closing(TransactionalProducer(producer_config(proxy.address, batch_size=8_192), unique("task"))) as owner,
         ThreadPoolExecutor() as threads,

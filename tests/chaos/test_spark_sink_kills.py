@@ -1,9 +1,9 @@
-"""Drivers of Spark queries, killed at each step of a micro-batch, stopped and continued: each row is in Kafka once.
+"""Drivers of Spark queries, killed at each step of a micro-batch, suspended and resumed: each row is in Kafka once.
 
-They write by the function for foreachBatch, by write_kafka, and both by format("fencepost"). A driver has several sinks:
-one SIGKILL hits each of them at a step of its own, and the next driver recovers them all. `make test` kills one driver at
-three steps of one of these ways, which are others each time. `make chaos-spark` kills 20 drivers, each at all of the seven
-steps of all ways. The brokers are `broker` or `tv1_broker`.
+They write by the function for foreachBatch, by write_kafka, and both by format("fencepost"). A driver has several
+sinks: one SIGKILL hits each of them at a different step, and the next driver recovers them all. `make test` kills one
+driver at three random steps of one of these ways of writing. `make chaos-spark` kills 20 drivers, each at all of the
+seven steps of all ways. The brokers are `broker` or `tv1_broker`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.support.spark_drivers import MODES, PATIENCE, Drivers, processes_of
 from tests.support.spark_kills import KilledDrivers
 from tests.support.spark_visits import POINTS
 
-# Several sessions of Spark start one after the other in each test.
+# Each test starts several Spark sessions, one after the other.
 pytestmark = pytest.mark.timeout(3 * PATIENCE)
 
 _CHAINS = math.ceil(SPARK_SEEDS / 5)
 _ROUNDS = math.ceil(SPARK_SEEDS / _CHAINS)
-"""A driver for each seed, some of them one after the other with the same sinks."""
+"""There is a driver for each seed; drivers of one chain run one after the other with the same sinks."""
 
 
 @pytest.mark.timeout((1 + _ROUNDS) * 2 * PATIENCE)
 @pytest.mark.parametrize("chance", range(_CHAINS), indirect=True, ids=lambda number: f"chain {number}")
-def test_drivers_killed_at_each_step_of_a_write(
+def test_drivers_killed_at_each_step_of_a_write_write_each_row_once(
     chance: random.Random,
     broker_of_a_version: EmbeddedBroker,
     tmp_path: Path,
@@ -69,7 +69,7 @@ def test_a_driver_that_was_stopped_in_mid_write_is_fenced_by_the_next(
         drivers.go_on()
         drivers.finish()
         for process in stopped:
-            # One that was resumed before may have ended its Python workers.
+            # A process that was resumed before may have ended its Python workers.
             with suppress(psutil.NoSuchProcess):
                 process.resume()
         assert zombie.wait(PATIENCE) != 0, zombie.output

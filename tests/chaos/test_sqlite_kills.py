@@ -1,4 +1,4 @@
-"""A worker that is killed at steps of its transactions: each row of tables of SQLite is there once, also by ids of fractions."""
+"""A worker is killed at steps of its transactions: each row of SQLite is in Kafka once, also with fractional ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SQLITE = JarSet("sqlite-jdbc-3.46.1.3", "SQLite's JDBC driver", (("org.xerial", 
 ROWS = 150
 BATCH = 40
 KINDS = {"fractions": "numeric(20,3)", "whole": "integer"}
-# Of two tasks; each connector has a transaction of the worker before.
+# The worker is killed at one of these hits of the point, counted over both connectors' tasks.
 POINTS = {FailPoint.MID_SEND: (3, 4), FailPoint.BEFORE_END_TXN: (1, 2), FailPoint.AFTER_END_TXN_SENT: (3, 4)}
 
 

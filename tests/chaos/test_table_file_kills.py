@@ -1,4 +1,4 @@
-"""A worker that is killed at steps of its transactions: each row of Parquet, ORC and Avro files is there once."""
+"""A worker is killed at steps of its transactions: each row of Parquet, ORC and Avro files is in Kafka once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.killed_worker import JSON_VALUES, KilledWorker, at
 from tests.support.table_files import WRITE
 from tests.support.topics import Topics
 
-# Some of the steps in each run of the test: which ones is random.
+# Each run of the test takes some of these steps at random.
 POINTS = 3
 ROWS = 3_000
 

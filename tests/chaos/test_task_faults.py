@@ -1,4 +1,4 @@
-"""A running task whose brokers, connections or Spark workers fail goes on by itself: nothing lost, nothing twice."""
+"""A running task survives faults of brokers, connections and Spark workers: no record is lost or doubled."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from tests.support.sequence_source import seqs
 from tests.support.task_runner import TaskRunner, stop
 from tests.support.topics import Topics, unique
 
-# Short times, so that a fault outlasts what the producer retries by itself and the task has to start again.
+# Short timeouts, so that a fault outlasts the producer's own retries and the task has to restart.
 HASTY = {
     "producer.request.timeout.ms": "300",
     "producer.delivery.timeout.ms": "800",
     "producer.max.block.ms": "1500",
     "consumer.request.timeout.ms": "1000",
 }
-# As hasty with a single request, but with time enough to send it again on a machine that is busy.
+# A request times out as soon, but there is enough time to retry it on a busy machine.
 STUBBORN = {"producer.request.timeout.ms": "300"}
 BATCH = 50
 
 
 @pytest.fixture
 def hasty(fault_proxy: FaultProxy) -> Iterator[TaskRunner]:
-    """A worker behind the proxy that loses patience quickly."""
+    """A worker behind the proxy with short timeouts."""
     with TaskRunner(fault_proxy.address, HASTY) as runner:
         yield runner
 
 
 @pytest.fixture
 def stubborn(fault_proxy: FaultProxy) -> Iterator[TaskRunner]:
-    """A worker behind the proxy that gives up a request quickly, but not what it asks for."""
+    """A worker behind the proxy with a short request timeout, but with time for retries."""
     with TaskRunner(fault_proxy.address, STUBBORN) as runner:
         yield runner
 
@@ -85,7 +85,7 @@ def test_the_outcome_of_an_unknown_commit_is_read_from_the_offsets(
 def test_single_lost_requests_and_answers_are_retried_silently(
     stubborn: TaskRunner, fault_proxy: FaultProxy, broker: EmbeddedBroker, topic: str, fault: tuple[ApiKey, Act]
 ):
-    """What passes by itself is tried again within the same transaction."""
+    """The producer retries within the same transaction."""
     api_key, act = fault
     name = unique("connector")
     task, seen = stubborn.started(name, topic, {"messages.per.poll": BATCH})
@@ -140,7 +140,7 @@ def test_a_broker_that_restarts_in_mid_transaction_is_survived(tmp_path: Path):
 
 
 def test_a_failed_task_leaves_no_transaction_open(broker: EmbeddedBroker, topic: str):
-    """Readers at read_committed are not held up until the transaction would expire."""
+    """Readers with read_committed are not held up until the transaction times out."""
     name = unique("connector")
     with TaskRunner(broker.bootstrap_servers) as runner:
         task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
@@ -152,7 +152,7 @@ def test_a_failed_task_leaves_no_transaction_open(broker: EmbeddedBroker, topic:
                 raise RuntimeError("the source is gone")
             return records
 
-        seen.on_poll = fail  # any records will do
+        seen.on_poll = fail  # any records do
         task.start()
         assert failing.wait(120)
         assert task.join(120)
@@ -162,6 +162,6 @@ def test_a_failed_task_leaves_no_transaction_open(broker: EmbeddedBroker, topic:
     def end() -> int:
         return int(admin.list_offsets({where: OffsetSpec.latest()})[where].result(120).offset)
 
-    # The coordinator answers before the leaders have written the markers.
+    # The coordinator answers before the leaders have written the transaction markers.
     wait_for(lambda: end() > 2 * 100, what="the abort marker behind two batches")
     assert end() == 2 * 100 + 1

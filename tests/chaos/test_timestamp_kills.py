@@ -1,4 +1,4 @@
-"""A worker that is killed at steps of its transactions: each version of a row is there once, by timestamps and with ids."""
+"""A worker is killed at steps of its transactions: each row version is in Kafka once, in both timestamp modes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MODES = {
     "times": {"mode": "timestamp"},
     "times_and_ids": {"mode": "timestamp+incrementing", "incrementing.column.name": "id"},
 }
-# Of two tasks; each connector has a transaction of the worker before.
+# The worker is killed at one of these hits of the point, counted over both connectors' tasks.
 POINTS = {FailPoint.MID_SEND: (3, 4), FailPoint.BEFORE_END_TXN: (1, 2), FailPoint.AFTER_END_TXN_SENT: (3, 4)}
 
 
 def _write(database: Database, run: int) -> list[tuple[int, int]]:
-    """Insert rows of which some share a timestamp, change some older ones after that, and return their ids and versions."""
+    """Insert rows, some with equal timestamps, then change some older rows; return the ids and versions."""
     written = [(run * ROWS + number, 0) for number in range(ROWS)]
     older = range(max(0, run * ROWS - CHANGED), run * ROWS)
     start = f"(select coalesce(max(at), now() - interval '1 day') from {{}}) + (n / {SAME_TIME} + 1) * interval '1 microsecond'"  # noqa: S608 - as below
@@ -69,6 +69,6 @@ def test_each_version_of_a_row_is_there_once_wherever_a_worker_is_killed(
         rows = [json.loads(value) for value in values(read_topic(bootstrap_servers, f"{prefix}-{table}"))]
         found = Counter((row["id"], row["version"]) for row in rows)
         assert {version: count for version, count in found.items() if count > 1} == {}, table
-        # A row that changed before it was read is there as it is then.
+        # Of a row that changed before it was read, only the newest version is there.
         newest = {number: max(version for other, version in written if other == number) for number, _ in written}
         assert set(newest.items()) <= set(found) <= set(written), table

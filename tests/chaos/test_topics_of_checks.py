@@ -1,4 +1,4 @@
-"""`fencepost test --bootstrap-servers` leaves the topics of a cluster as they were."""
+"""`fencepost test --bootstrap-servers` leaves the cluster's topics as they were."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
-# A check kills real workers many times.
+# Each check kills real workers many times.
 pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).parents[2]
@@ -37,14 +37,14 @@ def names(bootstrap_servers: str) -> set[str]:
 
 @dataclass
 class Cluster:
-    """A cluster whose topics are compared with those that there were."""
+    """A cluster whose topics are compared with its topics at the start."""
 
     bootstrap_servers: str
     folder: Path
     before: set[str]
 
     def own_topic(self, name: str, records: int = 100) -> str:
-        """Create the topic of a user, which has records."""
+        """Create a user's topic with records in it."""
         Topics(self.bootstrap_servers).create(name, partitions=2)
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
         for number in range(records):
@@ -57,7 +57,7 @@ class Cluster:
         return len(read_topic(self.bootstrap_servers, topic))
 
     def write(self, connector: str, properties: Mapping[str, str]) -> list[str]:
-        """Write the configuration; return the arguments of the command."""
+        """Write the connector's configuration; return the arguments of the command."""
         file = self.folder / "connector.properties"
         lines = {"name": "c", "connector.class": connector, **properties}
         file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -69,7 +69,7 @@ class Cluster:
         return CliRunner().invoke(cli, [*self.write(connector, properties), *more])
 
     def unchanged(self) -> bool:
-        # A topic of the brokers appears with the first transaction.
+        # The brokers create an internal topic (`__`...) with the first transaction.
         return {name for name in names(self.bootstrap_servers) if not name.startswith("__")} == self.before
 
 
@@ -94,9 +94,9 @@ def orders(folder: Path, name: str) -> dict[str, str]:
 
 
 def running_checks(cluster: Cluster) -> subprocess.Popen[bytes]:
-    """Start checks that kill workers, in a process."""
+    """Start checks that kill workers, in a separate process."""
     arguments = cluster.write(STREAMS, {"topic": unique("left"), "streams": "a,b,c"})
-    # A shell's job in the background ignores SIGINT, and so does what it starts.
+    # A background job of a shell ignores SIGINT, and so do its child processes.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "fencepost", *arguments, "-k", "sigkill"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
@@ -144,7 +144,7 @@ def test_a_fixed_topic_is_written_to_under_another_name(cluster: Cluster, creati
 
 
 def test_routed_records_are_compared_and_written_elsewhere(cluster: Cluster) -> None:
-    """Spark's executors write it."""
+    """Spark's executors write this topic."""
     topic = cluster.own_topic(unique("routed"))
     router = {
         "transforms": "route",
@@ -193,7 +193,7 @@ def test_checks_that_are_interrupted_leave_no_topics(cluster: Cluster, ending: s
 def test_a_topic_whose_creation_is_in_flight_at_an_interruption_is_deleted(
     cluster: Cluster, fault_proxy: FaultProxy, before: int
 ) -> None:
-    """Two topics of the worker are created, then the one of the records."""
+    """Two of the worker's topics are created before the records' topic."""
     creation = fault_proxy.on_request(ApiKey.CREATE_TOPICS, Act.HOLD, skip=before)
     with running_checks(replace(cluster, bootstrap_servers=fault_proxy.address)) as running:
         creation.wait()

@@ -1,4 +1,4 @@
-"""Every fault between a producer, its writers and the brokers ends acknowledged, aborted or fenced."""
+"""After any fault between a producer, its writers and the brokers, a write is acknowledged, aborted or fenced."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tests.support.writing import (
     write_values,
 )
 
-# About 40 batches of 16 KiB, so that several are in flight when something happens to one of them.
+# About 40 batches of 16 KiB, so that several are in flight when one of them meets a fault.
 VALUES = numbered(6_000)
 BATCH_SIZE = 16_384
 
 
 @pytest.fixture
 def producer(fault_proxy: FaultProxy) -> Iterator[TransactionalProducer]:
-    """Reaches the broker through the proxy; gives an answer up after half a second."""
+    """A producer behind the proxy with a request timeout of half a second."""
     config = producer_config(fault_proxy.address, request_timeout_ms=500, batch_size=BATCH_SIZE)
     with open_producer(config, unique("task")) as producer:
         yield producer
@@ -80,7 +80,7 @@ def test_a_batch_that_does_not_arrive_is_sent_again_in_order(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer, *, act: Act, skip: int
 ) -> None:
     producer.begin_transaction()
-    # A lost request leaves a gap: the broker refuses what was sent behind it.
+    # A lost request leaves a gap: the broker refuses the batches after it.
     trap = fault_proxy.on_request(ApiKey.PRODUCE, act, skip=skip)
     write_in_transaction(producer, topic, VALUES)
     producer.commit_transaction()
@@ -194,7 +194,7 @@ def test_an_end_of_transaction_sent_twice_counts_once(
         owned = producer._identity
         producer._end(committed=committed)
         ended = producer._identity
-        producer._identity = owned
+        producer._identity, producer._last_completes = owned, False
         if committed:
             producer.commit_transaction()
         else:
@@ -211,7 +211,7 @@ def test_an_end_of_transaction_sent_twice_counts_once(
 def test_no_commit_takes_place_while_a_writer_may_be_alive(
     request: pytest.FixtureRequest, version: TransactionVersion
 ) -> None:
-    """Between the answer to a commit and its markers, leaders would take what such a writer sends, and commit it."""
+    """Between the answer to a commit and its markers, leaders would still take and commit such a writer's records."""
     broker = request.getfixturevalue("broker" if version is TransactionVersion.V2 else "tv1_broker")
     topic = Topics(broker.bootstrap_servers).create()
     config = producer_config(broker.bootstrap_servers)
@@ -238,7 +238,7 @@ def test_no_commit_takes_place_while_a_writer_may_be_alive(
     assert values(read_topic(broker.bootstrap_servers, topic)) == [b"next"]
 
 
-def test_no_commit_takes_place_while_a_writer_here_has_not_answered(topic: str, fault_proxy: FaultProxy) -> None:
+def test_no_commit_takes_place_while_a_local_writer_has_not_answered(topic: str, fault_proxy: FaultProxy) -> None:
     config = producer_config(fault_proxy.address, request_timeout_ms=200, delivery_timeout_ms=400)
     with open_producer(config, unique("task")) as producer:
         producer.begin_transaction()
@@ -337,7 +337,7 @@ def _flush(writer: object, refusals: list[Exception]) -> None:
         refusals.append(error)
 
 
-def test_a_writer_that_failed_leaves_no_connection_with_something_in_flight_behind(
+def test_a_failed_writer_leaves_no_connection_with_requests_in_flight(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy
 ) -> None:
     config = producer_config(fault_proxy.address, request_timeout_ms=30_000)

@@ -1,7 +1,7 @@
-"""Faults under transaction version 1, where partitions are added and epochs bumped by requests of their own.
+"""Faults under transaction version 1, where AddPartitionsToTxn and InitProducerId are separate requests.
 
-Each with brokers that verify that a transaction is open before they take its records, as those of Kafka 3.6 to 3.9 do,
-and with brokers that do not, as all before.
+Each test runs with brokers that verify that a transaction is open before they accept its records, as in Kafka 3.6 to
+3.9, and with brokers that do not, as in all earlier releases.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_a_batch_that_arrives_after_its_abort_is_not_committed_by_the_next(serve
 
 
 def test_an_abort_that_comes_too_late_leaves_a_newer_instance_alone(servers: str) -> None:
-    """InitProducerId would abort the transaction that is open, whoever's it is."""
+    """InitProducerId would abort whichever transaction is open, also a newer instance's."""
     topic, transactional_id = Topics(servers).create(), unique("task")
     with open_producer(producer_config(servers), transactional_id) as zombie:
         zombie.begin_transaction()
@@ -194,7 +194,7 @@ def _commit_next(producer: TransactionalProducer, topic: str) -> None:
 
 @contextmanager
 def _held_executor(producer: TransactionalProducer, servers: str, topic: str, proxy: FaultProxy) -> Iterator[None]:
-    """While a batch of an executor, whose job is lost, is on its way. It arrives behind the marker of an abort."""
+    """A context in which a batch is in flight from an executor whose job is lost. It arrives after the abort marker."""
     config = producer_config(proxy.address)
     trap = proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
     with suppress(ConnectionAbortedError), producer.lent() as transaction:

@@ -1,4 +1,4 @@
-"""What the tests of a single worker share."""
+"""Fixtures for the tests of a single worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.workers import Worker, WorkerApi
 
 @pytest.fixture
 def name(worker: WorkerApi) -> Iterator[str]:
-    """The name of a connector of the module's `worker`, which is deleted in the end."""
+    """The name of a connector of the module's `worker`, which is deleted at the end."""
     name = unique("connector")
     yield name
     worker.request("DELETE", f"/connectors/{name}")
@@ -25,14 +25,14 @@ def name(worker: WorkerApi) -> Iterator[str]:
 
 @pytest.fixture
 def connector(worker: Worker) -> Iterator[Connectors]:
-    """Starts Java connectors on the module's `worker`, and deletes them in the end."""
+    """Starts Java connectors on the module's `worker`, and deletes them at the end."""
     with contextlib.closing(Connectors(worker)) as connectors:
         yield connectors
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "noted"])
 def notes(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Nothing, or the properties of a connector whose task wants to know where its records are."""
+    """Empty, or the properties of a connector whose task gets the metadata of its records (commitRecord)."""
     return {"connector.class": NOTED, "notes": str(tmp_path / "notes")} if request.param else {}
 
 

@@ -1,7 +1,7 @@
-"""A worker and the three clients of its connectors, four principals with the rights that KIP-618 lists and no others.
+"""A worker and its connector's three clients: four principals with exactly the ACLs that KIP-618 lists.
 
-The worker and its connector get their rights one by one: each that is missing is named. Then each that a running one
-needs is taken away, named, and given back.
+The worker and its connector get their ACLs one by one, and each missing one is named. Then each ACL that a running one
+needs is removed, named, and added again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ TASKS = 2
 
 
 def lacks(operation: str, resource: str) -> str:
-    """What a message says of a right that is missing."""
+    """The message about a missing ACL."""
     return f"Not authorized: the principal lacks {operation} on {resource}. Add an ACL that allows {operation}"
 
 
 @dataclass
 class Cluster:
-    """A worker and a connector."""
+    """A worker and a connector on a secured broker."""
 
     secured: SecuredBroker
     group: Group
@@ -45,7 +45,7 @@ class Cluster:
 
     @property
     def ids(self) -> str:
-        """What the transactional ids of the connector's tasks begin with."""
+        """The prefix of the connector's transactional ids."""
         return f"{self.group.id}-{self.name}-"
 
     def allow(self, user: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
@@ -53,7 +53,7 @@ class Cluster:
 
     @contextmanager
     def without(self, user: str, operation: AclOperation, kind: ResourceType, name: str) -> Iterator[None]:
-        """A right is taken away for a while."""
+        """Remove an ACL for a while."""
         self.secured.revoke(user, operation, kind, name)
         try:
             yield
@@ -63,15 +63,15 @@ class Cluster:
     # -- the worker ----------------------------------------------------------------------------------------------
 
     def starts_in_vain(self, missing: str) -> None:
-        """Start a worker, which ends because it lacks a right."""
+        """Start a worker, which ends because an ACL is missing."""
         with self.group.starting() as worker:
             assert worker.process.wait() == 1
             assert missing in worker.process.output
 
     def refuses(self, missing: str) -> None:
-        """Wait until a request fails for a right that the worker lacks.
+        """Wait until a request fails because the worker lacks an ACL.
 
-        It may have a read under way that was allowed when it began.
+        A read that began before the ACL was removed may still succeed.
         """
 
         def refused() -> bool:
@@ -86,7 +86,7 @@ class Cluster:
     # -- the connector -------------------------------------------------------------------------------------------
 
     def put(self) -> Answer:
-        """Change the connector's configuration, or create it: its former tasks are fenced and others start."""
+        """Create or change the connector's configuration: its earlier tasks are fenced and new ones start."""
         self.versions += 1
         clients = {"producer": "producer", "consumer": "consumer", "admin": "administrator"}
         config = properties(
@@ -122,7 +122,7 @@ class Cluster:
         return [one.get("trace", "") for one in found] if [one["state"] for one in found] == list(states) else None
 
     def fails(self, missing: str, *states: str) -> None:
-        """Wait until what is FAILED says that it lacks a right, elsewhere than the last one that was missing."""
+        """Wait until the FAILED connector or tasks name a missing ACL, in another trace than last time."""
 
         def trace() -> str | None:
             traces = [trace for trace in self.traces(*states) or [] if trace]
@@ -135,7 +135,7 @@ class Cluster:
         self.fails(missing, "RUNNING", *["FAILED"] * TASKS)
 
     def goes_on(self) -> None:
-        """Wait until all is RUNNING, and each task has delivered something since, and everything once."""
+        """Wait until everything is RUNNING, and each task has delivered new records, all records once."""
         self.worker.wait_for_states(self.name, *["RUNNING"] * (1 + TASKS))
         before = self._delivered()
 
@@ -153,10 +153,10 @@ class Cluster:
 
 
 def start_worker(cluster: Cluster, stack: ExitStack) -> None:
-    """Give the worker its rights one after the other, until it takes a connector."""
+    """Give the worker its ACLs one by one, until it accepts a connector."""
     group = cluster.group.id
     cluster.allow("worker", DESCRIBE, TOPIC, f"{group}-")
-    # The worker opens its three topics at the same time, and names the one that it hears of first.
+    # The worker opens its three topics concurrently, and names the first one that fails.
     cluster.starts_in_vain(f"the principal lacks CREATE (or CREATE on the cluster) on topic {group}-")
     cluster.allow("worker", CREATE, TOPIC, f"{group}-")
     for kind in ("offsets", "configs", "status"):
@@ -172,7 +172,7 @@ def start_worker(cluster: Cluster, stack: ExitStack) -> None:
 
 
 def start_connector(cluster: Cluster) -> None:
-    """Give the connector's clients their rights one after the other, until it runs and its tasks were fenced once."""
+    """Give the connector's clients their ACLs one by one, until it runs and its tasks were fenced once."""
     offsets, topic = f"topic {cluster.offsets}", f"topic {cluster.topic}"
     create = "CREATE (or CREATE on the cluster)"
     for operation, named in ((DESCRIBE, "DESCRIBE"), (CREATE, create)):
@@ -191,11 +191,11 @@ def start_connector(cluster: Cluster) -> None:
     ):
         cluster.tasks_fail(missing)
         if name == cluster.offsets and user == "producer":
-            # Records and source offsets are sent together: either topic could be the first that lacks this right.
+            # Records and source offsets are sent concurrently, so either topic's missing ACL may be named first.
             cluster.allow("producer", WRITE, TOPIC, cluster.topic)
         cluster.allow(user, operation, kind, name)
         cluster.restart()
-    # The source has no offsets so far: nothing had to be read.
+    # The source had no offsets until now, so none were read.
     cluster.allow("consumer", READ, TOPIC, cluster.offsets)
     cluster.goes_on()
     cluster.put_until_done()
@@ -217,7 +217,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, secured: SecuredBroker) ->
 
 
 def test_each_missing_right_is_named_until_all_are_granted_and_data_flows(cluster: Cluster) -> None:
-    # The fixture was refused for each right before it gave it.
+    # The fixture has checked each missing ACL before it added that ACL.
     cluster.goes_on()
 
 

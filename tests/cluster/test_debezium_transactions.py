@@ -1,4 +1,4 @@
-"""transaction.boundary=source: transactions of a database stay whole, with the rows that one position of its log has."""
+"""transaction.boundary=source: database transactions stay whole, also one whose rows share one log position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.processes import wait_for
 from tests.support.topics import Topics
 
 COPIED = 600
-"""Rows of a COPY, more than a page of the table, and many more than a poll has."""
+"""Rows of a COPY: more than a page of the table, and many more than one poll returns."""
 WITHOUT_ENDS = {
     "transforms": "drop",
     "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
@@ -73,7 +73,7 @@ def test_rows_of_one_position_arrive_once_and_a_transaction_whole_past_kills(
         runs.config |= WITHOUT_ENDS
     execute("insert into items values (0)")
     with runs.running():
-        # A change that is streamed, so that the slot is there.
+        # This change is streamed, so the slot exists from here on.
         wait_for(lambda: ids(bootstrap_servers, topic) == [0], what="the snapshot")
         execute("insert into items values (1)")
         wait_for(lambda: ids(bootstrap_servers, topic) == [0, 1], what="a change")
@@ -81,7 +81,7 @@ def test_rows_of_one_position_arrive_once_and_a_transaction_whole_past_kills(
     for sends in (2, 5):
         with runs.running(of_task(FailPoint.MID_SEND, sends)) as worker:
             assert worker.wait() == -signal.SIGKILL, worker.output
-        # Not one of its rows: they would have been committed poll by poll.
+        # No row of the COPY is committed, although several polls have returned some.
         assert ids(bootstrap_servers, topic) == [0, 1]
         assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) > 2
     expected = [0, 1, *range(1_000, 1_000 + COPIED)]

@@ -1,4 +1,4 @@
-"""The settings of exactly-once delivery at a worker: what is refused, on which property, and what is not taken."""
+"""A worker's exactly-once settings: the refused ones with their property, and the ones without effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWERS = {"no": ("UNSUPPORTED", "UNSUPPORTED"), "yes": ("SUPPORTED", "SUPPORTED
 
 
 class AnsweringConnector(SequenceConnector):
-    """Answers what its configuration says to what a worker asks of it."""
+    """Gives the answers in its configuration when a worker asks it about exactly-once support."""
 
     def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport | None:  # type: ignore[override]
         answer, _ = self._answers(config)
@@ -59,7 +59,7 @@ def answering(name: str, answer: str = "yes", **extra: Any) -> dict[str, str]:
 
 
 def errors(worker: WorkerApi, config: dict[str, str]) -> dict[str, list[str]]:
-    """What a worker says of a configuration, by property."""
+    """The errors of a configuration's validation, by property."""
     plugin = config["connector.class"]
     answer = worker.request("PUT", f"/connector-plugins/{plugin}/config/validate", config)
     assert answer.status == 200
@@ -119,7 +119,7 @@ def test_every_request_that_sets_a_configuration_checks_it(worker: WorkerApi, na
     assert worker.request("PATCH", f"/connectors/{name}/config", {INTERVAL: "0"}).status == 200
 
 
-def test_settings_that_would_break_a_transaction_are_not_taken(
+def test_settings_that_would_break_a_transaction_are_ignored(
     worker: WorkerApi, group: Group, name: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bootstrap_servers = group.settings["bootstrap.servers"]

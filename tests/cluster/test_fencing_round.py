@@ -1,4 +1,4 @@
-"""Rounds of fencing by the leader of a group: how many there are, what ends them, and what is said of it."""
+"""Fencing rounds by a group's leader: their number, their failures, and their messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAILURES = "fencepost_fencing_failures_total"
 
 
 class Pair:
-    """A leader whose traffic goes through the proxy, and a follower. No worker of the group is ever silent for long."""
+    """A leader whose traffic goes through the proxy, and a follower. Both answer often enough to stay in the group."""
 
     def __init__(self, group: Group, leader: WorkerApi, follower: WorkerApi, bootstrap_servers: str) -> None:
         self.group = group
@@ -43,7 +43,7 @@ class Pair:
         self.bootstrap_servers = bootstrap_servers
 
     def create(self, name: str, topic: str, **extra: Any) -> dict[str, str]:
-        """Create a connector whose tasks write what they have and then wait."""
+        """Create a connector whose tasks write some records and then wait."""
         config = properties(name, topic, {"tasks.max": 2, "limit": 10, **extra})
         answer = self.follower.request("POST", "/connectors", {"name": name, "config": config})
         assert answer.status == 201, answer
@@ -51,15 +51,15 @@ class Pair:
         return config
 
     def fence(self, name: str) -> Answer:
-        """Ask the leader for a round, as a worker does whose tasks start."""
+        """Request a fencing round from the leader, like a worker whose tasks start."""
         return self.group.internal(self.leader, "PUT", f"/connectors/{name}/fence")
 
     def stranger_as_leader(self) -> AbstractContextManager[TransactionalProducer]:
-        """A producer that has just taken over what the leader writes under."""
+        """A producer that has just taken over the leader's transactional id."""
         return open_producer(producer_config(self.bootstrap_servers), f"connect-cluster-{self.group.id}")
 
     def wait_until_written(self, name: str, topic: str, tasks: int, limit: int) -> None:
-        """Wait until all tasks run and have sent what they have, once."""
+        """Wait until all tasks run and have sent their records, each once."""
         wait_for(lambda: running(self.leader, name).total() == tasks, what=f"{name} runs")
         wait_for(lambda: len(read_topic(self.bootstrap_servers, topic)) >= tasks * limit, what="all is written")
         found = values(read_topic(self.bootstrap_servers, topic))
@@ -67,7 +67,7 @@ class Pair:
             assert_exactly_once(seqs(found, name, task), range(1, limit + 1))
 
     def counts(self, name: str) -> list[int]:
-        """The task count records of a connector."""
+        """The values of a connector's task count records."""
         return [
             json.loads(value)["task-count"]
             for key, value in self.group.config_records()
@@ -89,7 +89,7 @@ def pair(
 
 @pytest.fixture
 def name(pair: Pair) -> Iterator[str]:
-    """The name of a connector, which is deleted in the end."""
+    """A connector name; the connector is deleted at the end."""
     name = unique("connector")
     yield name
     pair.follower.request("DELETE", f"/connectors/{name}")
@@ -240,7 +240,7 @@ def test_a_new_file_restarts_no_task_of_a_file_source_with_many_files(
     configs = [task["config"] for task in pair.leader.get(f"/connectors/{name}/tasks")]
     assert "".join(given.get(TASK_ADDITIONS, "") for given in configs).count("\n") == 5
 
-    # Each has been read by a task that got it while it ran.
+    # Each of these files is read by a task that got the file while it ran.
     renamed = [file.rename(f"{file}-renamed") for file in files[40:]]
     for file in renamed:
         append(file)
@@ -256,9 +256,9 @@ def test_a_new_file_restarts_no_task_of_a_file_source_with_many_files(
 def test_a_round_is_cancelled_by_newer_task_configurations(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """Whoever waits for it is answered 409, and nothing is recorded for tasks that must not run."""
+    """The requester is answered 409, and no task count is recorded for tasks that must not run."""
     config = pair.create(name, topic)
-    # Paused tasks ask for no round, so that the one under way is known to be this test's.
+    # Paused tasks request no fencing round, so the round under way is this test's.
     assert pair.leader.request("PUT", f"/connectors/{name}/pause").status == 202
     pair.leader.wait_for_states(name, "PAUSED", "PAUSED", "PAUSED")
     pair.group.put_task_configs(pair.leader, config, 2, limit="20")
@@ -273,7 +273,7 @@ def test_a_round_is_cancelled_by_newer_task_configurations(
     assert answer.status == 409
     assert f"Connector {name} has got newer task configurations: ask again" in answer.body["message"]
     assert pair.counts(name) == [2]
-    # The connector would take back what it did not ask for itself.
+    # The connector itself would replace task configurations that it did not return.
     assert pair.leader.request("PUT", f"/connectors/{name}/config", config | {"limit": "30"}).status == 200
     assert pair.leader.request("PUT", f"/connectors/{name}/resume").status == 202
     pair.wait_until_written(name, topic, tasks=2, limit=30)
@@ -282,7 +282,7 @@ def test_a_round_is_cancelled_by_newer_task_configurations(
 def test_a_task_fails_with_the_reason_when_the_leader_cannot_write_its_task_count(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """Another one takes over writing as the leader, while this one fences."""
+    """Another producer takes over the leader's transactional id during the fencing round."""
     config = pair.create(name, topic, **{"task.restart.policy": "never"})
     trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
     pair.group.put_task_configs(pair.leader, config, 1, limit="20")
@@ -325,7 +325,7 @@ def test_a_fenced_leader_answers_that_a_retry_may_help_and_reclaims_leadership(
 def test_a_round_that_fails_for_a_retriable_reason_is_retried(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """As above, but nobody does anything about it."""
+    """The round fails for a retriable reason, and nobody sends a request."""
     config = pair.create(name, topic)
     before = pair.leader.metric(FAILURES)
     assert before is not None
@@ -342,9 +342,9 @@ def test_a_round_that_fails_for_a_retriable_reason_is_retried(
 def test_the_requester_of_a_failed_round_gets_the_reason_and_retries(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The former tasks are not fenced in time, then another one takes over writing as the leader."""
+    """The earlier tasks are not fenced in time; then another producer takes over the leader's transactional id."""
     config = pair.create(name, topic)
-    # Paused tasks ask for no round, so that each is this test's.
+    # Paused tasks request no fencing round, so each round is this test's.
     assert pair.leader.request("PUT", f"/connectors/{name}/pause").status == 202
     pair.leader.wait_for_states(name, "PAUSED", "PAUSED", "PAUSED")
     pair.group.put_task_configs(pair.leader, config, 2, limit="20")

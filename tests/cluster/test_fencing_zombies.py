@@ -1,4 +1,4 @@
-"""Tasks and workers that live on after others have taken their place: nothing of theirs is written any more."""
+"""Tasks and workers that live on after others have replaced them: none of their writes is accepted any more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SYNC_TIMEOUT_MS = 3_000
 
 
 class Tasks:
-    """A connector whose tasks work all the time, and producers that are mistaken for former ones of its tasks."""
+    """A connector whose tasks always send records, and producers that pretend to be its earlier tasks."""
 
     def __init__(self, group: Group, name: str, topic: str) -> None:
         self.group = group
@@ -50,7 +50,7 @@ class Tasks:
         worker.wait_for_states(self.name, "STOPPED")
 
     def wait_until_sending(self, worker: WorkerApi, count: int) -> None:
-        """Wait until all tasks run and have sent something new."""
+        """Wait until all tasks run and have sent new records."""
         wait_for(lambda: running(worker, self.name).total() == count, what=f"{count} tasks of {self.name} run")
         before = self.last(count)
         wait_for(lambda: all(new > old for new, old in zip(self.last(count), before, strict=True)), what="all send")
@@ -60,7 +60,7 @@ class Tasks:
         return [max(seqs(found, self.name, task), default=0) for task in range(count)]
 
     def zombies(self, stack: ExitStack, count: int) -> list[TransactionalProducer]:
-        """Producers under the transactional ids of the first tasks, each in the midst of a transaction."""
+        """Producers under the transactional ids of the first tasks, each in an open transaction."""
         zombies = []
         for task in range(count):
             config = producer_config(self.bootstrap_servers)
@@ -71,7 +71,7 @@ class Tasks:
         return zombies
 
     def _read_between_commits(self) -> tuple[list[Any], list[Any]] | None:
-        """The values in the topic, and the committed offsets; None if something was committed meanwhile."""
+        """The topic's values and the committed offsets at one time; None if there was a commit meanwhile."""
         offsets = f"{self.group.id}-offsets"
         before = read_offsets(self.bootstrap_servers, offsets, self.name)
         found = values(read_topic(self.bootstrap_servers, self.topic))
@@ -79,9 +79,9 @@ class Tasks:
         return (found, committed) if committed == before else None
 
     def assert_exactly_once(self, worker: WorkerApi) -> None:
-        """Stop the connector, and fail unless each task sent all up to its committed offset, once and in order."""
+        """Stop the connector, and check that each task sent each record up to its offset, once and in order."""
         self.stop(worker)
-        # A task on another worker may end its last transaction after the connector is STOPPED.
+        # A task on another worker may commit its last transaction after the connector is STOPPED.
         between = wait_for(self._read_between_commits, what="the last commits")
         assert between is not None
         found, committed = between
@@ -98,7 +98,7 @@ class Tasks:
 def pair(
     tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker, _session_proxy: FaultProxy
 ) -> Iterator[tuple[Group, WorkerApi, WorkerApi]]:
-    """A leader, and a follower whose traffic goes through the proxy. Neither is ever silent for too long."""
+    """A leader, and a follower whose traffic goes through the proxy. Both answer often enough to stay in the group."""
     assert _session_proxy.upstream in broker.nodes[0].place.ports.values()
     group = Group(
         tmp_path_factory.mktemp("zombies"),
@@ -115,7 +115,7 @@ def pair(
 
 @pytest.fixture
 def tasks(pair: tuple[Group, WorkerApi, WorkerApi], topic: str) -> Iterator[Tasks]:
-    """A connector that is deleted in the end."""
+    """A connector that is deleted at the end."""
     tasks = Tasks(pair[0], unique("connector"), topic)
     yield tasks
     pair[1].request("DELETE", f"/connectors/{tasks.name}")
@@ -130,7 +130,7 @@ def task_of(worker: WorkerApi, connector: str) -> int:
 def test_all_earlier_tasks_are_fenced_for_any_old_and_new_number(
     pair: tuple[Group, WorkerApi, WorkerApi], tasks: Tasks
 ) -> None:
-    """3, 5, 1, 5 and 3 tasks, and 2 of another connector under the same name."""
+    """The connector has 3, 5, 1, 5 and 3 tasks, and then 2 after another connector has its name."""
     _, leader, follower = pair
     path = f"/connectors/{tasks.name}"
     tasks.create(follower, 3)
@@ -176,7 +176,7 @@ def test_a_slow_task_overtaken_by_a_reconfiguration_does_not_run(
     assert leader.request("PUT", f"/connectors/{tasks.name}/config", tasks.config(2)).status == 200
     tasks.wait_until_sending(leader, 2)
     assert SEEN[tasks.name].starts == starts + 2
-    # What the overtaken task asked for takes the id from its successor, which goes on.
+    # The overtaken task's delayed request takes the id from its successor, which restarts.
     trap.release()
     tasks.wait_until_sending(leader, 2)
 
@@ -203,7 +203,7 @@ def test_a_worker_that_cannot_read_the_config_topic_restarts_no_task(
     theirs = f"{path}/tasks/{task_of(leader, tasks.name)}/restart"
 
     fault_proxy.to_client = Link.HOLD
-    # The follower has to have its say before two more tasks are shared out.
+    # The group waits for the follower before it assigns the two new tasks.
     group.put_task_configs(leader, tasks.config(4), 4)
     due = leader.request("POST", theirs)
     assert due.status == 409
@@ -219,14 +219,14 @@ def test_a_worker_that_cannot_read_the_config_topic_restarts_no_task(
 def test_all_writes_of_a_leader_suspended_past_its_session_are_refused(
     tmp_path: Path, bootstrap_servers: str, topic: str
 ) -> None:
-    """A process that is stopped amid the transactions of its tasks, replaced, and continued."""
+    """A process is suspended amid the transactions of its tasks, replaced, and resumed."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = Tasks(group, unique("connector"), topic)
     long = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": 600_000}
     with group.workers(2) as (zombie, successor):
         tasks.create(successor, 2, **long, **{"producer.override.transaction.timeout.ms": "900000"})
         wait_for(lambda: sorted(running(successor, tasks.name).values()) == [1, 1], what="each has a task")
-        # A pause commits; what is sent from then on is open.
+        # A pause commits the transaction, so all later records are in an open one.
         wait_until_open(successor, tasks.name)
         assert successor.request("PUT", f"/connectors/{tasks.name}/pause").status == 202
         successor.wait_for_states(tasks.name, "PAUSED", "PAUSED", "PAUSED")
@@ -252,7 +252,7 @@ def test_all_writes_of_a_leader_suspended_past_its_session_are_refused(
 
 
 def wait_until_open(worker: WorkerApi, connector: str) -> None:
-    """Wait until both tasks of a connector have sent what is not committed."""
+    """Wait until both tasks of a connector have sent uncommitted records."""
 
     def is_open() -> bool:
         body = worker.get(f"/connectors/{connector}/transactions") or {"tasks": []}

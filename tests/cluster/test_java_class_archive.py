@@ -1,4 +1,4 @@
-"""JVMs of connectors start with an archive of classes, which the JVM for questions writes when it ends."""
+"""JVMs of connectors start with a class data archive, which the JVM for validation writes when it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.java.jvm import QUESTIONS, Jvm
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The place of the archive, in a cache that has all but archives."""
+    """The path of the archive, in a cache that has everything but archives."""
     host_class_path(find_java())
     cache = tmp_path / "fencepost"
     cache.mkdir()
@@ -31,14 +31,14 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def archive_in_writing(jvm: Jvm) -> Path:
-    """The file that a JVM for questions is going to write."""
+    """The file that a JVM for validation is going to write."""
     command = Path(f"/proc/{jvm.pid}/cmdline").read_text().split("\0")
     (option,) = (option for option in command if option.startswith("-XX:ArchiveClassesAtExit="))
     return Path(option.partition("=")[2])
 
 
 def is_used(archive: Path, name: str, options: tuple[str, ...] = ()) -> bool:
-    """Start a JVM and end it. Returns whether it has the archive in its memory."""
+    """Start a JVM and end it. Returns whether it has mapped the archive into its memory."""
     jvm = Jvm(name, JavaSettings(options=options))
     try:
         return str(archive) in Path(f"/proc/{jvm.pid}/maps").read_text()
@@ -46,7 +46,7 @@ def is_used(archive: Path, name: str, options: tuple[str, ...] = ()) -> bool:
         jvm.end()
 
 
-def test_the_jvm_for_questions_leaves_an_archive_for_those_after_it(archive: Path):
+def test_the_jvm_for_validation_writes_an_archive_for_later_jvms(archive: Path):
     assert not is_used(archive, "connector")
     assert not archive.exists()
     assert not is_used(archive, QUESTIONS)
@@ -71,7 +71,7 @@ def test_a_jvm_that_is_killed_leaves_no_archive(archive: Path):
 def test_an_archive_whose_jvm_is_killed_as_it_writes_is_not_kept(archive: Path):
     jvm = Jvm(QUESTIONS, JavaSettings())
     new = archive_in_writing(jvm)
-    # Linux ends a JVM that takes too much memory so.
+    # Linux's OOM killer ends a JVM in the same way.
     os.kill(jvm.pid, signal.SIGKILL)
     new.write_bytes(b"a part")
     jvm.end()
@@ -79,7 +79,9 @@ def test_an_archive_whose_jvm_is_killed_as_it_writes_is_not_kept(archive: Path):
 
 
 @pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
-def test_options_for_archives_in_the_environment_count(archive: Path, variable: str, monkeypatch: pytest.MonkeyPatch):
+def test_archive_options_in_the_environment_are_respected(
+    archive: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv(variable, "-Xshare:auto -Dother=1")
     assert not is_used(archive, QUESTIONS)
     assert not archive.exists()
@@ -105,6 +107,6 @@ def test_a_jvm_starts_with_an_archive_that_is_damaged(archive: Path, content: by
 
 
 @pytest.mark.parametrize("option", ["-Xshare:off", "-Xshare:auto"])
-def test_the_owners_options_for_archives_count(archive: Path, option: str):
+def test_the_owners_archive_options_are_respected(archive: Path, option: str):
     assert not is_used(archive, QUESTIONS, (option,))
     assert not archive.exists()

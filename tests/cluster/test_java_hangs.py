@@ -1,9 +1,10 @@
-"""Java code that does not return: its JVM is killed once its connector has to stop, and everything else goes on."""
+"""Java code that does not return: its JVM is killed once its connector has to stop, and other connectors go on."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,19 +15,28 @@ import psutil
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
-from tests.support.checker import read_topic, values
+from fencepost.java import jvm
+from tests.support.checker import read_offsets, read_topic, values
 from tests.support.java_connectors import Connectors, java_group_worker, with_java
-from tests.support.java_plugins import FILE_STREAM, HOSTILE, NOTED, ODD, STUCK, plugin_path
+from tests.support.java_plugins import FILE_STREAM, HOSTILE, NOTED, ODD, STUCK, STUCK_HEADERS, STUCK_TEST, plugin_path
 from tests.support.java_runs import jvms
+from tests.support.local_workers import LocalWorkers
 from tests.support.processes import wait_for
-from tests.support.topics import Topics
+from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker
 
 PLACES = (
-    "connector.start", "connector.taskConfigs", "connector.stop",
+    "connector.start", "connector.taskClass", "connector.taskConfigs", "connector.stop",
     "task.start", "task.poll", "task.commit", "task.commitRecord", "task.stop",
 )  # fmt: skip
 _ODD = {"transforms": "odd", "transforms.odd.type": ODD}
+_PREDICATE = {
+    **_ODD,
+    "transforms.odd.how": "drop",
+    "transforms.odd.predicate": "p",
+    "predicates": "p",
+    "predicates.p.type": STUCK_TEST,
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +54,14 @@ def worker(group: Group) -> Iterator[Worker]:
 
 
 def pids(worker: Worker) -> set[int]:
-    """The JVMs of connectors, without the one for questions, which has no optimizing compiler."""
+    """The JVMs of a worker's connectors."""
+    return connector_jvms(worker.process.pid)
+
+
+def connector_jvms(process: int) -> set[int]:
+    """The JVMs of connectors, without the JVM for validation, which has no optimizing compiler."""
     found = set()
-    for one in jvms(worker.process.pid):
+    for one in jvms(process):
         with contextlib.suppress(psutil.Error):
             if "-XX:TieredStopAtLevel=1" not in one.cmdline():
                 found.add(one.pid)
@@ -57,7 +72,7 @@ class Hanging(Connectors):
     """Connectors whose Java code does not return."""
 
     def hang(self, topic: str, where: str, notes: Path, **more: str) -> str:
-        """Start one, and wait until it hangs, which those do at their stop only that hang there."""
+        """Start a connector, and wait until it hangs. If it hangs in its stop, wait until it is RUNNING."""
         name = self.hostile(topic, f"hang in {where}", notes=str(notes), **{"connector.class": NOTED, **more})
         if where.endswith("stop"):
             self.worker.wait_for_states(name, "RUNNING", "RUNNING")
@@ -85,15 +100,28 @@ def test_a_jvm_that_hangs_is_killed_when_its_connector_is_deleted(
     assert pids(worker) - before
     assert worker.request("DELETE", f"/connectors/{name}").status == 204
     wait_for(lambda: pids(worker) <= before, what="its JVM has gone")
+    if where.endswith("stop"):
+        # The worker has a time-out for the connector, too, which may be over first.
+        reason = (
+            rf"The JVM of (connector|task) {name}\S* is killed: (stop\(\) of|Java code) .*did not return within 2 s"
+        )
+        wait_for(lambda: re.search(reason, worker.process.output), what="the reason why it was killed")
 
 
 @pytest.mark.parametrize(
     "pipeline",
     [
-        # The task has not got as far as a start.
+        # This task hangs before its start.
         pytest.param({**_ODD, "transforms.odd.how": "hang in configure"}, id="configure"),
+        pytest.param({"value.converter": STUCK, "value.converter.where": "configure"}, id="configure a converter"),
+        pytest.param(
+            {"header.converter": STUCK_HEADERS, "header.converter.where": "configure"}, id="configure headers"
+        ),
+        pytest.param({**_PREDICATE, "predicates.p.where": "configure"}, id="configure a predicate"),
         pytest.param({**_ODD, "transforms.odd.how": "hang in apply"}, id="apply"),
+        pytest.param(_PREDICATE, id="test"),
         pytest.param({"value.converter": STUCK}, id="convert"),
+        pytest.param({"header.converter": STUCK_HEADERS}, id="convert headers"),
     ],
 )
 def test_a_jvm_whose_pipeline_hangs_is_killed_when_its_connector_is_deleted(
@@ -106,15 +134,35 @@ def test_a_jvm_whose_pipeline_hangs_is_killed_when_its_connector_is_deleted(
     wait_for(lambda: pids(worker) <= before, what="its JVM has gone")
 
 
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        pytest.param({**_ODD, "transforms.odd.how": "hang in close"}, id="a transform"),
+        pytest.param({"value.converter": STUCK, "value.converter.where": "close"}, id="a converter"),
+        pytest.param({"header.converter": STUCK_HEADERS, "header.converter.where": "close"}, id="a header converter"),
+        pytest.param({**_PREDICATE, "predicates.p.where": "close"}, id="a predicate"),
+    ],
+)
+def test_a_jvm_whose_pipeline_hangs_in_its_end_is_killed_with_its_connector(
+    hanging: Hanging, topics: Topics, tmp_path: Path, bootstrap_servers: str, pipeline: dict[str, str]
+):
+    worker, topic = hanging.worker, topics.create()
+    before = pids(worker)
+    name = hanging.hang(topic, "stop", tmp_path / "notes", limit="1", **pipeline)
+    wait_for(lambda: read_topic(bootstrap_servers, topic), what="the record")
+    assert worker.request("DELETE", f"/connectors/{name}").status == 204
+    wait_for(lambda: pids(worker) <= before, what="its JVM has gone")
+
+
 def test_a_jvm_that_stands_still_is_killed_when_its_connector_is_deleted(hanging: Hanging, topics: Topics):
     worker = hanging.worker
     before = pids(worker)
     name = hanging.hostile(topics.create(), "")
     worker.wait_for_states(name, "RUNNING", "RUNNING")
-    (jvm,) = pids(worker) - before
-    os.kill(jvm, signal.SIGSTOP)
+    (silent,) = pids(worker) - before
+    os.kill(silent, signal.SIGSTOP)
     assert worker.request("DELETE", f"/connectors/{name}").status == 204
-    wait_for(lambda: jvm not in pids(worker), what="its JVM has gone")
+    wait_for(lambda: silent not in pids(worker), what="its JVM has gone")
 
 
 @pytest.mark.parametrize("where", ["connector.start", "connector.taskConfigs", "task.start", "task.poll"])
@@ -130,8 +178,76 @@ def test_a_connector_that_hung_runs_once_it_is_mended(
     worker.wait_for_states(name, "RUNNING", "RUNNING")
 
 
+def test_a_connector_whose_jvm_stands_still_is_started_again_with_nothing_lost(
+    topics: Topics,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(jvm, "_WATCH_S", 0.1)
+    monkeypatch.setattr(jvm, "_SILENT_S", 3.0)
+    topic, gate, name = topics.create(), tmp_path / "gate", unique("silent")
+    own = Group(tmp_path, bootstrap_servers, plugin_path=str(plugin_path(tmp_path, "hostile")))
+    with LocalWorkers(own, java=True) as workers:
+        worker = workers.start()
+        config = {"connector.class": HOSTILE, "topic": topic, "limit": "10", "gate": str(gate)}
+        config |= {"exactly.once.support": "required", "task.restart.backoff.ms": "10"}
+        assert worker.request("PUT", f"/connectors/{name}/config", config).status == 201
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 3, what="the numbers before the gate")
+        (silent,) = connector_jvms(os.getpid())
+        os.kill(silent, signal.SIGSTOP)
+        gate.touch()
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 10, what="all numbers")
+        worker.wait_for_states(name, "RUNNING", "RUNNING")
+        assert silent not in connector_jvms(os.getpid())
+        assert worker.request("DELETE", f"/connectors/{name}").status == 204
+    assert f"The JVM of connector {name} is killed: it gave no sign of life for 3 s" in caplog.text
+    assert values(read_topic(bootstrap_servers, topic)) == [b"%d" % number for number in range(1, 11)]
+    assert read_offsets(bootstrap_servers, f"{own.id}-offsets", name) == [({"counter": "c"}, {"number": 10})]
+
+
+def test_a_jvm_that_stands_still_fails_its_tasks_and_a_call_that_hangs_does_not(
+    topics: Topics,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level("INFO", "java")
+    monkeypatch.setattr(jvm, "_WATCH_S", 0.1)
+    monkeypatch.setattr(jvm, "_SILENT_S", 3.0)
+    own = Group(
+        tmp_path,
+        bootstrap_servers,
+        plugin_path=str(plugin_path(tmp_path, "hostile")),
+        task_shutdown_graceful_timeout_ms="2000",
+    )
+    never = {"task.restart.policy": "never"}
+    with LocalWorkers(own, java=True) as workers, contextlib.closing(Connectors(workers.start())) as connectors:
+        worker = connectors.worker
+        hanging = connectors.hostile(topics.create(), "hang in task.start", **never)
+        wait_for(lambda: "hangs" in caplog.text, what="its task hangs")
+        assert worker.states(hanging) == ["RUNNING"]
+        (busy,) = connector_jvms(os.getpid())
+        silent = connectors.hostile(topics.create(), "", **never)
+        worker.wait_for_states(silent, "RUNNING", "RUNNING")
+        (still,) = connector_jvms(os.getpid()) - {busy}
+        os.kill(still, signal.SIGSTOP)
+        worker.wait_for_states(silent, "FAILED", "FAILED")
+        status = worker.get(f"/connectors/{silent}/status")
+        for trace in (status["connector"]["trace"], status["tasks"][0]["trace"]):
+            assert "has ended: it gave no sign of life for 3 s. Its last words:" in trace
+            assert "begins after 0" in trace
+            assert "printed by the task" in trace
+        # The call that hangs is older than the silence.
+        assert worker.states(hanging) == ["RUNNING"]
+        assert len(worker.get(f"/connectors/{hanging}/tasks")) == 1
+        assert connector_jvms(os.getpid()) == {busy}
+
+
 def ask(worker: Worker, method: str, path: str, body: Any = None) -> None:
-    """Send a request that is not answered, until the worker ends."""
+    """Send a request that is not answered until the worker ends."""
 
     def send() -> None:
         with contextlib.suppress(OSError):
@@ -141,7 +257,7 @@ def ask(worker: Worker, method: str, path: str, body: Any = None) -> None:
 
 
 def assert_others_go_on(worker: Worker, topics: Topics, folder: Path, bootstrap_servers: str) -> None:
-    """Other Java connectors start and write; and the worker stops as if nothing hung."""
+    """Other Java connectors start and write, and the worker stops as usual."""
     topic, file = topics.create(), folder / "in.txt"
     file.write_text("one\n")
     Connectors(worker).start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic})
@@ -150,7 +266,7 @@ def assert_others_go_on(worker: Worker, topics: Topics, folder: Path, bootstrap_
     assert worker.process.wait(30) == 0
 
 
-def test_questions_that_hang_keep_no_other_connector_and_no_worker(
+def test_validations_that_hang_block_no_other_connector_and_no_worker(
     group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):
     places = ["validate", "exactlyOnceSupport", "canDefineTransactionBoundaries", "alterOffsets"]
@@ -171,8 +287,8 @@ def test_questions_that_hang_keep_no_other_connector_and_no_worker(
         assert_others_go_on(worker, topics, tmp_path, bootstrap_servers)
 
 
-@pytest.mark.parametrize("question", ["version", "config"])
-def test_a_class_that_hangs_keeps_no_other_connector_and_no_worker(
+@pytest.mark.parametrize("question", ["static", "constructor", "version", "config", "transform.config"])
+def test_a_class_that_hangs_blocks_no_other_connector_and_no_worker(
     group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str, question: str
 ):
     own = Group(
@@ -183,15 +299,46 @@ def test_a_class_that_hangs_keeps_no_other_connector_and_no_worker(
     )
     with with_java(own) as worker:
         worker.wait_until_healthy()
-        ask(worker, "PUT", "/connectors/hanging/config", {"connector.class": HOSTILE, "topic": topics.create()})
+        config = {"connector.class": HOSTILE, "topic": topics.create(), **_ODD, "transforms.odd.how": "drop"}
+        ask(worker, "PUT", "/connectors/hanging/config", config)
         worker.process.wait_for_output("hangs (java.output)")
+        assert_others_go_on(worker, topics, tmp_path, bootstrap_servers)
+
+
+@pytest.mark.parametrize(
+    "call", ["static", "constructor", "initialize", "task.static", "task.constructor", "task.initialize"]
+)
+def test_a_connector_that_hangs_before_its_start_blocks_no_other_and_no_worker(
+    group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str, call: str
+):
+    """Its classes answer all questions, and hang once their own JVM loads them."""
+    gate, name = tmp_path / "gate", unique("hanging")
+    own = Group(
+        tmp_path,
+        bootstrap_servers,
+        plugin_path=group.settings["plugin.path"],
+        task_shutdown_graceful_timeout_ms="2000",
+        fencepost_java_options=f"-Dhostile.hangs={call} -Dhostile.gate={gate}",
+    )
+    with with_java(own) as worker:
+        worker.wait_until_healthy()
+        config: Any = {"connector.class": HOSTILE, "topic": topics.create()}
+        body = {"name": name, "config": config, "initial_state": "STOPPED"}
+        assert worker.request("POST", "/connectors", body).status == 201
+        worker.wait_for_states(name, "STOPPED")
+        gate.touch()
+        assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
+        worker.process.wait_for_output("hangs (java.output)")
+        assert pids(worker)
+        assert worker.request("DELETE", f"/connectors/{name}").status == 204
+        wait_for(lambda: not pids(worker), what="its JVM has gone")
         assert_others_go_on(worker, topics, tmp_path, bootstrap_servers)
 
 
 def test_connectors_that_share_a_jvm_go_on_after_one_that_hung(
     group: Group, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):
-    """They start again: the JVM is the one of all."""
+    """All connectors share the JVM that is killed, so all of them start again."""
     topic, file = topics.create(), tmp_path / "in.txt"
     file.write_text("one\n")
     own = Group(

@@ -1,4 +1,4 @@
-"""Java code that does harm: its own task fails, or works as in Kafka Connect, and nobody else notices."""
+"""Harmful Java code: its own task fails, or works as in Kafka Connect, and no other connector is affected."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import class_path
 from fencepost.embedded.java import find_java
+from fencepost.java.host_jar import CONNECT
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.java_connectors import Connectors, java_group_worker
 from tests.support.java_plugins import WILD, plugin_path
@@ -32,8 +33,12 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
     folder = tmp_path_factory.mktemp("java")
     plugins = plugin_path(folder, "file", "hostile")
     for jar in class_path(find_java(), BEFORE_KIP_618.jars):
-        # Older than the host's.
+        # These versions are older than those of our JVM host.
         if jar.name.startswith("jackson-"):
+            (plugins / "hostile" / jar.name).symlink_to(jar)
+    for jar in class_path(find_java(), CONNECT):
+        # Many plugins bring these, whose classes have to be the JVM host's.
+        if jar.name.startswith(("connect-api-", "kafka-clients-", "slf4j-api-")):
             (plugins / "hostile" / jar.name).symlink_to(jar)
     return Group(folder, broker.bootstrap_servers, plugin_path=str(plugins), task_shutdown_graceful_timeout_ms="2000")
 
@@ -45,13 +50,13 @@ def worker(group: Group) -> Iterator[Worker]:
 
 
 class Wild(Connectors):
-    """Wild connectors beside a good one, which has to go on."""
+    """Harmful connectors next to a good one, which has to go on."""
 
     def wild(self, topic: str, how: str, **more: str) -> str:
         return self.start({"connector.class": WILD, "topic": topic, "wild": how, **more})
 
     def fail(self, topic: str, how: str, state: str = "RUNNING", **more: str) -> str:
-        """The trace of a task that does not start again; `state` is its connector's."""
+        """Start a connector, and return the trace of its task, which fails for good; `state` is the connector's."""
         name = self.wild(topic, how, **{"task.restart.policy": "never", **more})
         self.worker.wait_for_states(name, state, "FAILED")
         return self.trace(name)
@@ -59,7 +64,7 @@ class Wild(Connectors):
 
 @pytest.fixture(scope="module")
 def good(worker: Worker, broker: EmbeddedBroker) -> Iterator[str]:
-    """The topic of a connector that nothing may keep from counting."""
+    """The topic of a connector that must go on counting whatever the others do."""
     bootstrap_servers = broker.bootstrap_servers
     topic = Topics(bootstrap_servers).create()
     with contextlib.closing(Wild(worker)) as connectors:
@@ -86,7 +91,7 @@ def numbers(bootstrap_servers: str, topic: str) -> list[bytes | None]:
 
 
 def remove_crash_reports(text: str) -> int:
-    """Remove the files that crashed JVMs left, as far as a text names them, and count them."""
+    """Remove crash reports of JVMs that are named in the text, and return their number."""
     reports = set(re.findall(r"hs_err_pid\d+\.log", text))
     for report in reports:
         (Path(tempfile.gettempdir()) / report).unlink(missing_ok=True)
@@ -101,7 +106,8 @@ def test_a_native_crash_ends_its_own_jvm_alone_and_says_where_its_report_is(
     assert f"by signal {signal.SIGABRT.value}" in trace or f"by signal {signal.SIGSEGV.value}" in trace
     assert "SIGSEGV" in trace
     assert remove_crash_reports(trace) == 1
-    assert numbers(bootstrap_servers, topic) == NUMBERS[:2]
+    # The task was asked for the third number while the worker wrote the second one, maybe before its commit.
+    assert numbers(bootstrap_servers, topic) in (NUMBERS[:1], NUMBERS[:2])
 
 
 def test_a_task_goes_on_after_a_native_crash_with_nothing_lost_or_doubled(
@@ -231,7 +237,7 @@ def test_only_a_task_that_delivers_exactly_once_has_a_transaction_context(
     has = b"true" if support == "required" else b"false"
 
     def found() -> list[bytes | None]:
-        # It never asks for a commit.
+        # The task never requests a commit.
         return values(read_topic(bootstrap_servers, topic, isolation="read_uncommitted"))
 
     wait_for(lambda: len(found()) >= 5, what="all numbers")
@@ -240,13 +246,19 @@ def test_only_a_task_that_delivers_exactly_once_has_a_transaction_context(
 
 def test_a_plugin_has_the_jackson_of_its_own_folder(connector: Wild, topics: Topics, bootstrap_servers: str):
     topic = topics.create()
-    # The converter is Kafka Connect's own, which needs the newer one.
+    # The converter is Kafka Connect's own, which needs the newer jackson.
     converter = {
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
     }
     connector.wild(topic, "jackson", **converter)
     wait_for(lambda: numbers(bootstrap_servers, topic) == [b'"1"', b'"2"', b'"2.13.3"', b'"4"', b'"5"'])
+
+
+def test_a_plugin_with_an_slf4j_of_its_own_logs_into_the_workers_log(worker: Worker, topics: Topics):
+    with contextlib.closing(Wild(worker)) as connectors:
+        name = connectors.wild(topics.create(), "", limit="1")
+        worker.process.wait_for_output(f"INFO    [{name}|task-0] begins after 0 (java.hostile.HostileTask)")
 
 
 def test_a_plugin_finds_the_service_files_of_its_own_folder_first(
@@ -258,7 +270,15 @@ def test_a_plugin_finds_the_service_files_of_its_own_folder_first(
     assert numbers(bootstrap_servers, topic)[2] == b"jackson-databind-2.13.3.jar"
 
 
-@pytest.mark.parametrize(("where", "states"), [("task.start", ["FAILED", "FAILED"]), ("connector.start", ["FAILED"])])
+@pytest.mark.parametrize(
+    ("where", "states"),
+    [
+        ("task.start", ["FAILED", "FAILED"]),
+        ("connector.start", ["FAILED"]),
+        ("connector.taskConfigs", ["FAILED"]),
+        ("connector.taskClass", ["FAILED"]),
+    ],
+)
 def test_a_jvm_that_exits_at_a_start_fails_its_connector_with_its_status(
     connector: Wild, topics: Topics, where: str, states: list[str]
 ):
@@ -273,10 +293,10 @@ def test_an_error_that_a_connector_raises_itself_fails_it(connector: Wild, topic
     assert "java.lang.IllegalStateException: the database is gone" in connector.trace(name)
 
 
-def test_what_a_dead_jvm_left_in_an_open_transaction_is_never_committed(
+def test_records_of_a_dead_jvm_in_an_open_transaction_are_never_committed(
     connector: Wild, topics: Topics, bootstrap_servers: str
 ):
-    """Its transaction was to end after the number 4."""
+    """The connector's transaction would have ended after the number 4."""
     topic = topics.create()
     name = connector.hostile(
         topic,

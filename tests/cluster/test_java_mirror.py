@@ -1,4 +1,4 @@
-"""Kafka's own MirrorSourceConnector, unchanged: topics are copied exactly once, and its offset syncs are right."""
+"""Kafka's MirrorSourceConnector, unmodified: it copies topics exactly once, and its offset syncs are right."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def runs(tmp_path: Path, bootstrap_servers: str, source: str) -> JavaRuns:
             "name": "mirror",
             "connector.class": MIRROR,
             "tasks.max": "2",
-            # One broker is both clusters.
+            # One broker is both the source and the target cluster.
             "source.cluster.alias": unique("east"),
             "target.cluster.alias": unique("west"),
             "source.cluster.bootstrap.servers": bootstrap_servers,
@@ -111,7 +111,7 @@ def test_topics_are_mirrored_exactly_once_with_true_offset_syncs(runs: JavaRuns,
         upstream, downstream = read_topic(bootstrap_servers, source), read_topic(bootstrap_servers, copy)
         assert_exactly_once(map(content, downstream), map(content, upstream))
         found = {(one.partition, one.offset): content(one) for one in downstream}
-        # A sync is sent after the commit, by a producer of the connector's own.
+        # A producer of the connector's own sends an offset sync after the commit.
         wait_for(
             lambda: (
                 {one.partition for one in map(sync, read_topic(bootstrap_servers, syncs_topic))}

@@ -1,4 +1,4 @@
-"""Connectors move one by one, over REST, from a cluster of Kafka Connect to one of fencepost that runs beside it, and back."""
+"""Connectors are moved one by one over REST from a Kafka Connect cluster to a fencepost cluster, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tests.support.workers import Group, Worker
 
 
 def move(name: str, config: dict[str, str], old: Worker, new: Worker) -> None:
-    """The steps of docs/java-connectors.md. The owner gives the configuration: the old cluster hides passwords in its answers."""
+    """Follow docs/java-connectors.md.
+
+    The configuration comes from its owner, because the old cluster's answers hide passwords.
+    """
     assert old.request("PUT", f"/connectors/{name}/stop").status == 204
     old.wait_for_states(name, "STOPPED")
     offsets = old.get(f"/connectors/{name}/offsets")
@@ -33,6 +36,39 @@ def move(name: str, config: dict[str, str], old: Worker, new: Worker) -> None:
 
 def last_offsets(group: Group, bootstrap_servers: str) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for record in read_topic(bootstrap_servers, f"{group.id}-offsets")}
+
+
+def checked(worker: Worker, config: dict[str, str], names: set[str]) -> dict[str, Any]:
+    """What the validation of a configuration says about some properties: all but the values, where passwords are."""
+    java_class = config["connector.class"]
+    answer = worker.request("PUT", f"/connector-plugins/{java_class}/config/validate", {"name": "checked", **config})
+    assert answer.status == 200, answer
+    found = {one["definition"]["name"]: one for one in answer.body["configs"] if one["definition"]["name"] in names}
+    for one in found.values():
+        # Neither order means anything.
+        one["value"] = {
+            key: sorted(each) if key != "visible" else each
+            for key, each in one["value"].items()
+            if key not in ("name", "value")
+        }
+    return found
+
+
+def assert_checks_are_the_same(connect: Worker, fencepost: Worker, config: dict[str, str]) -> None:
+    """Each property that the connector defines has the same definition, recommendations and errors in both clusters."""
+    java_class = config["connector.class"]
+    theirs, ours = (
+        [key["name"] for key in worker.get(f"/connector-plugins/{java_class}/config")]
+        for worker in (connect, fencepost)
+    )
+    assert set(theirs) <= set(ours)
+    # The properties that all connectors have come after the connector's own.
+    own = set(theirs[: theirs.index("name")])
+    assert set(ours[: ours.index("name")]) == own
+    for given in (config, {"connector.class": java_class}):
+        expected = checked(connect, given, own)
+        assert expected.keys() == own
+        assert checked(fencepost, given, own) == expected
 
 
 def test_connectors_move_one_by_one_between_clusters_and_back(
@@ -66,11 +102,12 @@ def test_connectors_move_one_by_one_between_clusters_and_back(
             for worker in (connect, fencepost):
                 worker.wait_until_healthy()
             for name, config in configs.items():
+                assert_checks_are_the_same(connect, fencepost, config)
                 assert connect.request("PUT", f"/connectors/{name}/config", config).status == 201
             go_on()
             for name, config in configs.items():
                 move(name, config, connect, fencepost)
-                # The other one runs where it was.
+                # The other connector still runs in its old cluster.
                 go_on()
             for name, config in configs.items():
                 move(name, config, fencepost, connect)
@@ -80,7 +117,7 @@ def test_connectors_move_one_by_one_between_clusters_and_back(
             kept = [last_offsets(group, bootstrap_servers) for group in groups]
             go_on()
 
-    # What both clusters had stored when the connectors moved is the same, byte for byte.
+    # The offsets stored by both clusters at the moves are equal, byte for byte.
     assert len(kept[0]) == 2
     assert kept[0] == kept[1]
     assert_exactly_once(

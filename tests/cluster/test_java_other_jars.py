@@ -1,16 +1,18 @@
-"""Jars of others: Debezium's transforms with a connector of somebody else, and its connector for MongoDB without a server."""
+"""Jars of other vendors: Debezium's transforms with another vendor's connector; its MongoDB connector, no server."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.checker import read_topic, values
 from tests.support.java_connectors import Connectors, java_group_worker
-from tests.support.java_plugins import DEBEZIUM_MONGODB, plugin_path
+from tests.support.java_pipeline import TRANSFORMS, transforms
+from tests.support.java_plugins import DEBEZIUM_MONGODB, FILE_STREAM, plugin_path
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
@@ -22,7 +24,7 @@ HEADER_TO_VALUE = "io.debezium.transforms.HeaderToValue"
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Group:
     folder = tmp_path_factory.mktemp("java")
-    plugins = plugin_path(folder, "hostile", "debezium-postgres", "debezium-mongodb")
+    plugins = plugin_path(folder, "file", "debezium-postgres", "debezium-mongodb")
     return Group(folder, broker.bootstrap_servers, plugin_path=str(plugins))
 
 
@@ -32,26 +34,22 @@ def worker(group: Group) -> Iterator[Worker]:
         yield worker
 
 
-def test_a_transform_of_debezium_runs_with_a_connector_of_others(
-    connector: Connectors, topics: Topics, bootstrap_servers: str
+def test_a_transform_of_debezium_runs_with_a_connector_of_apache(
+    connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):
-    """Two folders have it, in two versions."""
-    topic = topics.create()
-    chain = {
-        "transforms": "a,b",
-        "transforms.a.type": "org.apache.kafka.connect.transforms.HoistField$Value",
-        "transforms.a.field": "number",
-        "transforms.b.type": HEADER_TO_VALUE,
-        "transforms.b.plugin.version": "[3.7,3.8)",
-        "transforms.b.headers": "number",
-        "transforms.b.fields": "from_header",
-        "transforms.b.operation": "move",
-    }
-    connector.hostile(topic, "", limit="3", **JSON, **chain)
-    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 3, what="all numbers")
+    """Two folders of plugin.path have the transform, in different versions."""
+    topic, file = topics.create(), tmp_path / "in.txt"
+    file.write_text("one\ntwo\n")
+    chain = transforms(
+        f"{TRANSFORMS}HoistField$Value", f"{TRANSFORMS}InsertHeader", HEADER_TO_VALUE,
+        a_field="line", b_header="number", b_value_literal="7",
+        c_plugin_version="[3.7,3.8)", c_headers="number", c_fields="from_header", c_operation="move",
+    )  # fmt: skip
+    connector.start({"connector.class": FILE_STREAM, "file": str(file), "topic": topic, **JSON, **chain})
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 2, what="both lines")
     found = [json.loads(value or b"{}") for value in values(read_topic(bootstrap_servers, topic))]
-    assert found == [{"number": number, "from_header": number} for number in (1, 2, 3)]
-    assert [record.headers for record in read_topic(bootstrap_servers, topic)] == [()] * 3
+    assert found == [{"line": line, "from_header": 7} for line in ("one", "two")]
+    assert [record.headers for record in read_topic(bootstrap_servers, topic)] == [()] * 2
 
 
 def test_a_transform_of_debezium_is_listed_with_both_versions_and_its_properties(worker: Worker):

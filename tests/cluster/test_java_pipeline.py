@@ -1,28 +1,29 @@
-"""The pipeline of a Java connector: transforms, predicates and converters in its JVM, and what they refuse."""
+"""A Java connector's pipeline: transforms, predicates and converters in its JVM, and records that they refuse."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.registry import EmbeddedRegistry
-from tests.support.checker import read_topic, values
+from tests.support.checker import read_offsets, read_topic, values
 from tests.support.java_connectors import Connectors, java_group_worker
 from tests.support.java_pipeline import LONGS, TRANSFORMS, numbers, odd, transforms
 from tests.support.java_plugins import APICURIO_AVRO, FILE_STREAM, HOSTILE, NOTED, ODD, install_avro, plugin_path
+from tests.support.java_runs import assert_hidden_from_other_processes
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
+LAST_OF_A_DAY = 1_709_337_599_999
+"""The last millisecond of 1 March 2024, in UTC."""
 
 
 @pytest.fixture(scope="module")
@@ -43,34 +44,6 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> G
 def worker(group: Group) -> Iterator[Worker]:
     with java_group_worker(group) as worker:
         yield worker
-
-
-def plugin_metrics(worker: Worker, name: str) -> dict[str, float]:
-    """The metrics that the plugins of a connector added, each with its labels."""
-    lines = worker.text("/metrics").splitlines()
-    found = [line for line in lines if line.startswith("kafka_connect_plugins_") and f'connector="{name}"' in line]
-    own = [line.replace(f'connector="{name}"', "").partition("kafka_connect_plugins_")[2] for line in found]
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in own}
-
-
-def test_metrics_of_java_plugins_are_shown_with_the_names_and_labels_of_connect(connector: Connectors, topics: Topics):
-    name = connector.hostile(topics.create(), "", limit="4", **odd("drop"))
-    wait_for(lambda: plugin_metrics(connector.worker, name).get('last_number{,counter="c",task="0"}') == 4)
-    found = plugin_metrics(connector.worker, name)
-    assert found.pop('polls_total{,counter="c",task="0"}') >= 4
-    assert found == {
-        "limit{}": 4,
-        'last_number{,counter="c",task="0"}': 4,
-        'seen{,task="0",transformation="a"}': 4,
-    }
-
-
-def test_a_metric_in_java_that_hangs_keeps_no_other_from_being_shown(connector: Connectors, topics: Topics):
-    name = connector.hostile(topics.create(), "mute", limit="2", **odd("drop"))
-    connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
-    wait_for(lambda: "limit{}" in plugin_metrics(connector.worker, name))
-    connector.worker.process.wait_for_output(f"The metrics of task {name}-0 did not come within")
-    assert plugin_metrics(connector.worker, name) == {"limit{}": 2}
 
 
 def test_a_chain_of_connects_own_transforms_runs_in_the_jvm(
@@ -139,6 +112,52 @@ def test_transforms_in_python_that_need_no_values_run_after_the_jvm(
     assert read_topic(bootstrap_servers, topic) == []
 
 
+@pytest.mark.parametrize(
+    ("chain", "predicate", "places"),
+    [
+        # The timestamps of records 1 and 2 are at the ends of a day.
+        (
+            transforms("fencepost:TimestampRouter", a_topic_format="${topic}-${timestamp}"),
+            {},
+            {"-20240301": [1], "-20240302": [2]},
+        ),
+        (transforms("fencepost:DropHeaders", a_headers="number"), {}, {"": [1, 2]}),
+        (
+            transforms("fencepost:Filter", a_predicate="p"),
+            {"p.type": "fencepost:TopicNameMatches", "p.pattern": ".*"},
+            {"": []},
+        ),
+        (
+            transforms("fencepost:Filter", a_predicate="p", a_negate="true"),
+            {"p.type": "fencepost:RecordIsTombstone"},
+            {"": []},
+        ),
+    ],
+    ids=["TimestampRouter", "DropHeaders", "TopicNameMatches", "RecordIsTombstone"],
+)
+def test_each_transform_in_python_of_metadata_runs_after_the_jvm(
+    connector: Connectors,
+    *,
+    topics: Topics,
+    group: Group,
+    bootstrap_servers: str,
+    chain: dict[str, str],
+    predicate: dict[str, str],
+    places: dict[str, list[int]],
+):
+    topic = topics.create()
+    for end in filter(None, places):
+        topics.create(topic + end)
+    predicates = {"predicates": "p"} | {f"predicates.{key}": value for key, value in predicate.items()}
+    more = {"value.converter": LONGS, **chain, **(predicates if predicate else {})}
+    name = connector.hostile(topic, "", limit="2", timestamp=str(LAST_OF_A_DAY - 1), **more)
+    last = [({"counter": "c"}, {"number": 2})]
+    wait_for(lambda: read_offsets(bootstrap_servers, f"{group.id}-offsets", name) == last, what="all offsets")
+    assert {end: numbers(bootstrap_servers, topic + end) for end in places} == places
+    if "DropHeaders" in chain["transforms.a.type"]:
+        assert [one.headers for one in read_topic(bootstrap_servers, topic)] == [(), ()]
+
+
 def test_a_record_that_a_transform_in_python_drops_is_committed_without_a_place(
     connector: Connectors, topics: Topics, tmp_path: Path
 ):
@@ -153,17 +172,37 @@ def test_a_record_that_a_transform_in_python_drops_is_committed_without_a_place(
 
 
 def test_a_record_that_a_transform_in_java_drops_is_committed_without_a_place(
-    connector: Connectors, topics: Topics, tmp_path: Path
+    connector: Connectors, topics: Topics, tmp_path: Path, bootstrap_servers: str
 ):
+    topic, notes = topics.create(partitions=2), tmp_path / "notes"
+    noted = {"connector.class": NOTED, "notes": str(notes)}
+    # With boundaries at an interval, dropped and written records are in one transaction.
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "500"}
+    connector.hostile(topic, "details", limit="11", **odd("drop"), **noted, **interval)
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 11, what="all numbers")
+    # The serialized sizes of keys such as k1 and k11, and of longs.
+    sizes = {number: f"{1 + len(str(number))} 8" for number in range(1, 12, 2)}
+    places = {
+        int.from_bytes(one.value or b""): f"{one.partition} {one.offset} {one.timestamp}"
+        for one in read_topic(bootstrap_servers, topic)
+    }
+    assert {one.partition for one in read_topic(bootstrap_servers, topic)} == {0, 1}
+    written = {number: f"{topic} {sizes[number]} {places[number]}" for number in range(1, 12, 2)}
+    assert notes.read_text() == "".join(f"{number} {written.get(number, 'null')}\n" for number in range(1, 12))
+
+
+def test_records_are_committed_in_the_order_of_kafka_connect(connector: Connectors, topics: Topics, tmp_path: Path):
+    """Each poll is a transaction here. A task reads its own committed offsets while it is told of a commit."""
     topic, notes = topics.create(), tmp_path / "notes"
     noted = {"connector.class": NOTED, "notes": str(notes)}
-    # Of an interval, so that dropped and written records are in one transaction.
-    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "500"}
-    connector.hostile(topic, "sizes", limit="11", **odd("drop"), **noted, **interval)
-    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 11, what="all numbers")
-    # The sizes of keys such as k1 and k11, and of longs.
-    written = {number: f"{topic} {1 + len(str(number))} 8" for number in range(1, 12, 2)}
-    assert notes.read_text() == "".join(f"{number} {written.get(number, 'null')}\n" for number in range(1, 12))
+    connector.hostile(topic, "calls", limit="4", **odd("drop"), **noted)
+    calls = []
+    for number in range(1, 5):
+        place = topic if number % 2 else "null"
+        calls += [f"poll after {number - 1}", f"{number} {place}", f"commit at {number}"]
+    calls.append("poll after 4")
+    wait_for(lambda: notes.exists() and calls[-1] in notes.read_text().splitlines(), what="the poll after all numbers")
+    assert notes.read_text().splitlines()[: len(calls)] == calls
 
 
 @pytest.mark.parametrize("how", ["throw", "error"])
@@ -187,6 +226,23 @@ def test_a_transform_has_the_class_loader_of_its_own_folder(
     wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [b"true"])
 
 
+def test_a_prefix_chooses_java_plugins_in_each_place_and_is_not_in_their_names(
+    connector: Connectors, topics: Topics, bootstrap_servers: str
+):
+    topic = topics.create()
+    chain = transforms(f"java:{ODD}", a_how="type", a_every="1", a_predicate="p")
+    chain |= {"predicates": "p", "predicates.p.type": "java:TopicNameMatches", "predicates.p.pattern": topic}
+    text = "java:org.apache.kafka.connect.storage.StringConverter"
+    chain |= {"key.converter": text, "value.converter": text, "header.converter": "java:SimpleHeaderConverter"}
+    name = connector.start({"connector.class": f"java:{HOSTILE}", "topic": topic, "limit": "1", **chain})
+    wait_for(lambda: values(read_topic(bootstrap_servers, topic)) == [ODD.encode()], what="the type of the transform")
+    (task,) = connector.worker.get(f"/connectors/{name}/tasks")
+    # HostileConnector gives the configuration that it has to its task.
+    plain = {"connector.class": HOSTILE, "transforms.a.type": ODD, "predicates.p.type": "TopicNameMatches"}
+    plain |= {"value.converter": text.removeprefix("java:"), "header.converter": "SimpleHeaderConverter"}
+    assert {key: task["config"][key] for key in plain} == plain
+
+
 @pytest.mark.parametrize(
     ("given", "name", "message"),
     [
@@ -194,7 +250,7 @@ def test_a_transform_has_the_class_loader_of_its_own_folder(
         (odd("drop", 0), "transforms.a.every", "Invalid value 0 for configuration every: Value must be at least 1"),
         (transforms("gone.Smt"), "transforms.a.type", "There is no transform named 'gone.Smt'"),
         (transforms("java:Sql"), "transforms.a.type", "names java:Sql, no jar in plugin.path has it"),
-        (transforms("fencepost:HoistField$Value", a_field="f"), "transforms", "HoistField cannot be used: the connector returns"),
+        (transforms("fencepost:HoistField$Value", a_field="f"), "transforms.a.type", "HoistField cannot be used: the connector returns"),
         (
             {**transforms("fencepost:RegexRouter", "HoistField$Value", a_regex="a", a_replacement="b", b_field="f")},
             "transforms",
@@ -227,9 +283,7 @@ def test_validation_names_the_property_of_the_part(
 def test_a_password_of_a_transform_in_java_is_hidden(connector: Connectors, topics: Topics):
     name = connector.hostile(topics.create(), "", **odd("drop"), **{"transforms.a.pin": "s3cret-of-odd"})
     connector.worker.wait_for_states(name, "RUNNING", "RUNNING")
-    for process in psutil.Process(connector.worker.process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            assert "s3cret-of-odd" not in "".join((*process.cmdline(), *process.environ().values()))
+    assert_hidden_from_other_processes("s3cret-of-odd", connector.worker.process.pid)
     config = connector.worker.get(f"/connectors/{name}/config")
     assert "s3cret-of-odd" not in json.dumps(config)
 
@@ -276,11 +330,12 @@ def test_plugins_of_jars_are_listed_with_their_properties(worker: Worker):
     assert ODD not in {one["class"] for one in worker.get("/connector-plugins")}
 
 
-def test_a_level_that_is_set_for_a_logger_of_java_reaches_the_jvm(connector: Connectors, topics: Topics):
-    connector.hostile(topics.create(), "", limit="1", **{"value.converter": LONGS})
+@pytest.mark.parametrize("logger", ["java.hostile", "java"])
+def test_a_level_that_is_set_for_a_logger_of_java_reaches_the_jvm(connector: Connectors, topics: Topics, logger: str):
+    name = connector.hostile(topics.create(), "", limit="1", **{"value.converter": LONGS})
     worker = connector.worker
     try:
-        assert worker.request("PUT", "/admin/loggers/java.hostile", {"level": "DEBUG"}).status == 200
-        worker.process.wait_for_output("is polled after 1 (java.hostile.HostileTask)")
+        assert worker.request("PUT", f"/admin/loggers/{logger}", {"level": "DEBUG"}).status == 200
+        worker.process.wait_for_output(f"[{name}|task-0] is polled after 1 (java.hostile.HostileTask)")
     finally:
-        worker.request("PUT", "/admin/loggers/java.hostile", {"level": "INFO"})
+        worker.request("PUT", f"/admin/loggers/{logger}", {"level": "INFO"})

@@ -1,14 +1,19 @@
-"""Each request of Connect's REST API, and of the page, for a Java connector on one worker."""
+"""Each request of Connect's REST API and of the page, for a Java connector on one worker."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import DataTable
 
+from fencepost.cli import main
+from fencepost.cli.top.top_app import TopApp
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.checker import read_topic
 from tests.support.java_connectors import Connectors, java_group_worker
@@ -32,7 +37,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> 
 
 
 class Lines:
-    """A connector in Java that reads a file, and the requests that concern it."""
+    """A Java connector that reads a file, and requests for it."""
 
     def __init__(self, worker: Worker, config: Mapping[str, str], servers: str) -> None:
         self.name = unique("lines")
@@ -58,6 +63,9 @@ class Lines:
         used = {self.name: {"topics": list(topics)}}
         wait_for(lambda: self.request("GET", "/topics").body == used, what=f"the topics {topics} are in use")
 
+    def states(self) -> list[str]:
+        return self._worker.states(self.name)
+
     def starts(self) -> int:
         """How often the task has been started."""
         return self._worker.process.output.count(f"Task {self.name}-0 is RUNNING")
@@ -81,12 +89,12 @@ def running(lines: Lines) -> Lines:
     assert lines.create("RUNNING").status == 201
     lines.wait_for_states("RUNNING", "RUNNING")
     lines.wait_for_records(len(LINES))
-    # It is noted after the commit, in the status topic.
+    # Active topics are written to the status topic after the commit.
     lines.wait_for_topics(lines.topic)
     return lines
 
 
-def test_the_definitions_of_the_plugin_are_javas(worker: Worker):
+def test_the_plugins_definitions_are_those_of_the_java_class(worker: Worker):
     for name in (FILE_STREAM, "FileStreamSource"):
         definitions = worker.get(f"/connector-plugins/{name}/config?version=4.1.1")
         assert [one["name"] for one in definitions][:4] == ["file", "topic", "batch.size", "name"]
@@ -97,8 +105,8 @@ def test_a_converter_in_java_has_the_properties_that_it_defines_and_no_others(wo
     assert worker.get(f"/connector-plugins/{STUCK}/config") == []
 
 
-def test_a_wrong_configuration_is_refused_in_the_words_of_java(worker: Worker, lines: Lines):
-    # Asked whether it is exactly once, the connector parses the configuration, and fails a second time.
+def test_an_invalid_configuration_is_refused_with_javas_message(worker: Worker, lines: Lines):
+    # exactlyOnceSupport() of the connector also parses the configuration, and fails as well.
     lines.config |= {"batch.size": "many", "exactly.once.support": "requested"}
     config = {**lines.config, "name": lines.name}
     answer = worker.request("PUT", f"/connector-plugins/{FILE_STREAM}/config/validate", config)
@@ -125,7 +133,7 @@ def test_a_connector_that_is_created_at_rest_begins_when_it_is_resumed(
     assert [record.value for record in read_topic(bootstrap_servers, lines.topic)] == [line.encode() for line in LINES]
 
 
-def test_what_runs_is_described_with_its_version_and_the_configuration_of_its_task(worker: Worker, running: Lines):
+def test_a_running_connector_is_shown_with_its_version_and_task_config(worker: Worker, running: Lines):
     name = running.name
     state = {"state": "RUNNING", "worker_id": worker.id, "version": "4.1.1"}
     status = {"name": name, "connector": state, "tasks": [{"id": 0, **state}], "type": "source"}
@@ -148,7 +156,7 @@ def test_a_patched_property_reaches_the_task_and_nothing_is_read_twice(running: 
     assert patched.status == 200
     assert "exactly.once.support" not in patched.body["config"]
     wait_for(lambda: running.request("GET", "/tasks").body[0]["config"].get("batch.size") == "7", what="the new task")
-    # Until then the task with the unpatched configuration may read the next line.
+    # The old task, with the unpatched configuration, could still read the next line before that.
     wait_for(lambda: running.starts() > starts, what="the new task runs")
     with Path(running.config["file"]).open("a") as file:
         file.write("one more\n")
@@ -181,7 +189,7 @@ def test_a_paused_connector_keeps_its_task_and_a_stopped_one_does_not(running: L
         ("/tasks/0/restart", 204),
     ],
 )
-def test_a_connector_goes_on_where_it_was_after_a_restart(running: Lines, path: str, status: int):
+def test_a_connector_resumes_at_its_offset_after_a_restart(running: Lines, path: str, status: int):
     assert running.request("POST", path).status == status
     with Path(running.config["file"]).open("a") as file:
         file.write("after the restart\n")
@@ -202,7 +210,7 @@ def test_only_the_failed_task_is_restarted_if_asked(worker: Worker, connector: C
     wait_for(lambda: reason in connector.trace(name), what="the reason that it failed again")
 
 
-def test_topics_in_use_are_forgotten_when_they_are_reset(running: Lines):
+def test_active_topics_are_empty_after_a_reset(running: Lines):
     assert running.request("PUT", "/topics/reset").status == 202
     running.wait_for_topics()
     with Path(running.config["file"]).open("a") as file:
@@ -263,6 +271,126 @@ def test_the_page_shows_the_connector_its_log_its_topic_and_the_records(worker: 
     shown = worker.get(f"/ui/api/topics/{running.topic}/records")
     assert shown["connectors"] == [running.name]
     assert [json.loads(record["value"]) for record in shown["records"]] == LINES[-len(shown["records"]) :][::-1]
+
+
+def test_tail_and_verify_read_what_it_wrote(running: Lines, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]):
+    where = ["--bootstrap-server", bootstrap_servers, "-o", "json"]
+    capsys.readouterr()
+    assert main.run(["tail", running.topic, "--from", "-3", *where]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["value"] for record in shown] == LINES[-3:]
+    assert running.request("PUT", "/stop").status == 204
+    running.wait_for_states("STOPPED")
+    against = ["--source", running.config["file"], "--expect-count", str(len(LINES))]
+    assert main.run(["verify", running.topic, *against, *where]) == 0
+    with Path(running.config["file"]).open("a") as file:
+        file.write("one more\n")
+    capsys.readouterr()
+    assert main.run(["verify", running.topic, "--source", running.config["file"], *where]) == 1
+    assert json.loads(capsys.readouterr().out)["rows"]["lost"] == 1
+
+
+@pytest.fixture
+def ask(worker: Worker, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Run a command of `fencepost connectors`; returns its exit code and output."""
+
+    def ask(*command: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main.run(["connectors", *command, "--url", worker.url])
+        return code, capsys.readouterr().out
+
+    return ask
+
+
+def test_fencepost_connectors_lists_shows_checks_and_restarts_it(
+    running: Lines, ask: Callable[..., tuple[int, str]], tmp_path: Path
+):
+    code, shown = ask("list")
+    (row,) = [line.split() for line in shown.splitlines() if running.name in line]
+    assert code == 0
+    assert [cell for cell in row if cell not in "│|"][1:4] == [FILE_STREAM.rpartition(".")[2], "RUNNING", "1"]
+    code, shown = ask("show", running.name)
+    assert code == 0
+    assert f"{running.name}-0" in shown
+    file = tmp_path / "config.json"
+    for prefix, size, errors in (("", "7", []), ("java:", "7", []), ("java:", "many", ["batch.size"])):
+        config = {**running.config, "name": running.name, "connector.class": f"{prefix}{FILE_STREAM}"}
+        # With "required", exactlyOnceSupport() also parses the configuration, and fails as well.
+        config |= {"batch.size": size, "exactly.once.support": "requested"}
+        file.write_text(json.dumps(config))
+        code, shown = ask("validate", str(file), "-o", "json")
+        wrong = [one["value"]["name"] for one in json.loads(shown)["configs"] if one["value"]["errors"]]
+        assert (code, wrong) == (len(errors), errors)
+    starts = running.starts()
+    assert ask("restart", running.name, "--tasks")[0] == 0
+    wait_for(lambda: running.starts() > starts, what="the new task runs")
+    running.wait_for_records(len(LINES))
+
+
+def test_fencepost_connectors_configures_pauses_stops_moves_and_deletes_it(
+    running: Lines, ask: Callable[..., tuple[int, str]], tmp_path: Path
+):
+    name, file, end = running.name, tmp_path / "config.json", len(TEXT)
+
+    def become(command: str, *states: str) -> None:
+        assert ask(command, name)[0] == 0
+        code, shown = ask("watch", name, "--until", states[0], "--timeout", "120", "-o", "json")
+        assert code == 0
+        last = {one["id"]: one["state"] for one in map(json.loads, shown.splitlines())}
+        assert [state for state in last.values() if state != "DELETED"] == list(states)
+        assert running.states() == list(states)
+
+    file.write_text(json.dumps({**running.config, "name": name, "batch.size": "7"}))
+    starts = running.starts()
+    assert ask("update", str(file)) == (0, f"Configured {name}.\n")
+    wait_for(lambda: running.starts() > starts, what="the new task runs")
+    assert running.request("GET", "/tasks").body[0]["config"]["batch.size"] == "7"
+    become("pause", "PAUSED", "PAUSED")
+    become("resume", "RUNNING", "RUNNING")
+    with Path(running.config["file"]).open("a") as lines:
+        lines.write("one more\n")
+    running.wait_for_records(len(LINES) + 1)
+    wait_for(lambda: running.position() == end + 9, what="the position is committed")
+    code, shown = ask("transactions", name, "-o", "json")
+    (task,) = json.loads(shown)["tasks"]
+    assert (code, task["last_commit"]["records"]) == (0, 1)
+    assert f"{name}-0" in ask("transactions", name)[1]
+    become("stop", "STOPPED")
+    code, shown = ask("offsets", "show", name, "-o", "json")
+    offsets = json.loads(shown)
+    assert (code, [one["offset"] for one in offsets["offsets"]]) == (0, [{"position": end + 9}])
+    offsets["offsets"][0]["offset"]["position"] = end
+    file.write_text(json.dumps(offsets))
+    assert ask("offsets", "alter", name, str(file))[0] == 0
+    assert running.position() == end
+    assert str(end) in ask("offsets", "show", name)[1]
+    become("resume", "RUNNING", "RUNNING")
+    running.wait_for_records(len(LINES) + 2)
+    become("stop", "STOPPED")
+    assert ask("offsets", "reset", name)[0] == 0
+    assert running.position() is None
+    assert ask("delete", name) == (0, f"Deleted {name}.\n")
+    assert running.request("GET").status == 404
+
+
+def test_top_shows_its_task_with_its_records(worker: Worker, running: Lines):
+    async def look() -> None:
+        app = TopApp(worker.url)
+        async with app.run_test(size=(200, 30)) as pilot:
+            table = app.screen.query_one(DataTable)
+
+            def rows() -> list[list[str]]:
+                return [[cell.plain.strip() for cell in table.get_row_at(at)] for at in range(table.row_count)]
+
+            async def shown(*cells: str) -> None:
+                deadline = time.monotonic() + 120
+                while not any(set(cells) <= set(row) for row in rows()):
+                    assert time.monotonic() < deadline, (cells, rows())
+                    await pilot.pause(0.05)
+
+            await shown(running.name, "RUNNING", "1/1", str(len(LINES)))
+
+    asyncio.run(look())
 
 
 def test_a_deleted_connector_is_gone_and_its_offsets_stay(running: Lines):

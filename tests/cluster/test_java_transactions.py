@@ -1,4 +1,4 @@
-"""Open transactions of Java tasks: who shows them, and what becomes of a task whose transaction somebody aborts."""
+"""Open transactions of Java tasks: where they are shown, and a task whose transaction is aborted by another client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def worker(group: Group) -> Iterator[Worker]:
 
 
 class Waiting:
-    """A connector whose task waits, in the midst of a transaction, until `go_on`."""
+    """A connector whose task waits in an open transaction until `go_on`."""
 
     def __init__(self, connectors: Connectors, topic: str, gate: Path, more: dict[str, str]) -> None:
         self.topic = topic
@@ -55,7 +55,7 @@ class Waiting:
         self._gate.touch()
 
     def here(self) -> Any:
-        """What the worker shows of the task, with its last transactions."""
+        """The page's data about the task on this worker, with its last transactions."""
         (task,) = self.worker.get(f"/ui/api/here?connector={self.name}")["tasks"]
         return task
 
@@ -113,18 +113,20 @@ def test_a_java_task_whose_transaction_is_aborted_reads_its_records_again(
     waiting.go_on()
     expected = list(range(1, LIMIT + 1))
     wait_for(lambda: numbers(bootstrap_servers, waiting.topic) == expected, what="all numbers, once")
-    # The first ones were there before.
+    # The aborted transaction had the first numbers, too.
     assert numbers(bootstrap_servers, waiting.topic, "read_uncommitted") == [*expected[:OPEN], *expected]
     worker.wait_for_states(waiting.name, "RUNNING", "RUNNING")
     ended = waiting.here()["ended"]
     assert [(each["records"], each["end"]) for each in ended][-1] == (LIMIT, "COMMITTED")
     if notes:
         noted = [f"{number} {waiting.topic}" for number in expected]
-        wait_for(lambda: Path(notes["notes"]).read_text().splitlines() == noted, what="each record is noted once")
+        # The task creates the file with its first note, after the commit.
+        file = Path(notes["notes"])
+        wait_for(lambda: file.exists() and file.read_text().splitlines() == noted, what="each record is noted once")
 
 
 def events(worker: Worker) -> Iterator[dict[str, Any]]:
-    """The events that a browser gets. It connects again when a stream ends."""
+    """The events that a browser gets. It reconnects when a stream ends."""
     while True:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", worker.port, timeout=60)) as connection:
             connection.request("GET", "/ui/api/events")
@@ -158,7 +160,7 @@ def test_events_tell_what_becomes_of_a_java_connector(
         def is_gone() -> bool:
             event = next(told)
             rows = event["rows"]
-            # A stream that begins anew names only what is there.
+            # The first event of a new stream lists existing connectors only.
             return rows[waiting.name] is None if waiting.name in rows else event.get("whole", False)
 
         wait_for(is_gone, what="the event of the removal")

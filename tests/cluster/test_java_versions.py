@@ -1,4 +1,4 @@
-"""Several versions of one plugin in folders of plugin.path, and the one that a configuration asks for (KIP-891)."""
+"""Several versions of one plugin in folders of plugin.path, and the choice of one by configuration (KIP-891)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def worker(group: Group) -> Iterator[Worker]:
 
 
 def stamps(old: bool) -> dict[str, str]:
-    """A pipeline of parts that have versions, all old or all new, beside a converter of the other version."""
+    """A pipeline of plugins with versions: transforms are all old or all new, and the converter is the reverse."""
     asked = "[1.0,1.10)" if old else "[1.10,)"
     return {
         "transforms": "a,b",
@@ -82,7 +82,7 @@ def test_each_part_of_a_pipeline_has_the_version_that_is_asked_for(
     topic, of_parts, others = topics.create(), *((OLD, NEW) if old else (NEW, OLD))
     connector.start({"connector.class": VERSIONED, "topic": topic, VERSION: others, **stamps(old)})
     wait_for(lambda: read_topic(bootstrap_servers, topic), what="the record")
-    # Without a version, a part is from the folder of the connector.
+    # Without a version in the configuration, the plugin in the connector's own folder is used.
     expected = f"connector {others}, transform {of_parts}, transform {others}, converter {others}"
     assert values(read_topic(bootstrap_servers, topic)) == [expected.encode()]
 

@@ -1,4 +1,4 @@
-"""A worker of a group has Spark's JVM only once something needs it: neither polled records nor Java connectors do."""
+"""A worker of a group starts Spark's JVM only when it needs Spark: not for polled records or Java connectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = [b"line %d" % number for number in range(100)]
 
 
 def jvms(worker: Worker) -> set[str]:
-    """The programs of the worker's JVMs that are known here."""
+    """The kinds of JVMs that the worker runs: Spark's and those for Java connectors."""
     children = psutil.Process(worker.process.pid).children(recursive=True)
     words = {word for one in children if one.status() != psutil.STATUS_ZOMBIE for word in one.cmdline()}
     return words & {SPARK, HOST}

@@ -16,7 +16,7 @@ from tests.support.workers import Group, Worker
 _WORKERS = 3
 _WARNING = "Exactly-once delivery does not hold in this group"
 
-# A worker starts ten times and more: minutes, where the machine has much else to do.
+# A worker is started ten times and more, which may take minutes on a busy machine.
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -25,19 +25,19 @@ def _breaking(worker: Worker) -> Any:
 
 
 def _waiting(worker: Worker, connector: str) -> set[str]:
-    """The workers that have a task which waits until the group is mended, as one of them sees it."""
+    """The workers with a task that waits until the group is mended, according to one worker's status."""
     status = worker.get(f"/connectors/{connector}/status") or {"tasks": []}
     return {task["worker_id"] for task in status["tasks"] if "It starts automatically" in task.get("trace", "")}
 
 
 def _uninitialized(worker: Worker, connector: str) -> set[bool]:
-    """Whether tasks do not own a transactional id: both answers where some do and others do not."""
+    """Whether tasks have no transactional id yet: {True}, {False}, or both values if the tasks differ."""
     found = worker.get(f"/connectors/{connector}/transactions") or {"tasks": []}
     return {task["state"] == "UNINITIALIZED" for task in found["tasks"] if "error" not in task}
 
 
 class _Rolling:
-    """Three workers that are restarted one after the other with another setting."""
+    """Three workers that are restarted one after the other with a new value of exactly.once.source.support."""
 
     def __init__(self, group: Group, stack: ExitStack, support: str) -> None:
         self._group = group
@@ -52,7 +52,7 @@ class _Rolling:
             self.restart(number, support)
 
     def restart(self, number: int, support: str) -> None:
-        """Restart a worker, or start one that was killed, and wait until all name those that break the guarantee."""
+        """Restart a worker, or start a killed one, and wait until all workers name the same disabled members."""
         worker = self.workers[number]
         if worker.process.running:
             worker.process.signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ class _Rolling:
 
 
 def test_tasks_wait_during_a_roll_while_a_member_breaks_the_guarantee(tmp_path: Path, bootstrap_servers: str) -> None:
-    """Nothing is lost; exactly-once tasks do not begin beside a worker that is disabled."""
+    """No record is lost; exactly-once tasks do not start next to a worker that is disabled."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=_WORKERS)
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def test_tasks_wait_during_a_roll_while_a_member_breaks_the_guarantee(tmp_path: 
 def test_a_group_is_rolled_up_and_down_in_two_steps_with_no_task_that_waits(
     tmp_path: Path, bootstrap_servers: str
 ) -> None:
-    """Nothing is lost, nothing is doubled while all workers are enabled, and nobody ever breaks the guarantee."""
+    """No record is lost, none is doubled while all workers are enabled, and no member ever breaks the guarantee."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=_WORKERS)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Workers of one group with different internal topics: none starts what would begin without its offsets."""
+"""Workers of one group with different internal topics: no worker starts a task that would miss its offsets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.support.workers import Group, Worker
 
 
 def _reasons(worker: Worker, connector: str, worker_id: str) -> list[str]:
-    """Why the tasks of a connector wait that a worker was given, as another one sees it."""
+    """Why a worker's tasks of a connector wait, according to another worker's status."""
     tasks = worker.get(f"/connectors/{connector}/status")["tasks"]
     return [task.get("trace", "") for task in tasks if (task["worker_id"], task["state"]) == (worker_id, "UNASSIGNED")]
 
 
 def test_a_worker_with_another_offsets_topic_starts_no_task(tmp_path: Path, bootstrap_servers: str) -> None:
-    """Both workers name it; its tasks wait, and continue once its topic is mended. Nothing is lost or doubled."""
+    """Both workers name it; its tasks wait, and start once its topic is corrected. No record is lost or doubled."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=2)
     other = f"{group.id}-others"
@@ -44,7 +44,7 @@ def test_a_worker_with_another_offsets_topic_starts_no_task(tmp_path: Path, boot
 
 
 def test_a_worker_whose_topics_differ_waits_after_the_others_left(tmp_path: Path, bootstrap_servers: str) -> None:
-    """It cannot know that it is right: it starts nothing until a member agrees with it, or it is started again."""
+    """It cannot know that its topics are right: it starts tasks once a member agrees, or after its own restart."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=2)
     with group.worker() as leader:

@@ -1,4 +1,4 @@
-"""Secrets are planted in a worker, and everything that comes out of it is searched for them."""
+"""Secrets are planted in a worker, and all its output is searched for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACES = (
 SECRET = {place: f"hunter-{number}-{place}-retnuh" for number, place in enumerate(PLACES)}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{}";'
 
-# A connector that tells whoever listens what it knows.
+# A connector that puts secrets into its logs, errors, offsets and records.
 LEAKY = f"""
 import logging
 import threading
@@ -105,7 +105,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
 
 
 class Told:
-    """A worker, and what was told by it."""
+    """A worker, and all its output."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -139,7 +139,7 @@ def _properties(path: Path, settings: Mapping[str, str]) -> Path:
 
 
 def _found(out: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Where something of a secret is, and what: the beginning of one, its end, or what it is about."""
+    """Each output that contains a part of a secret, with the text around that part."""
     return [
         (where, part) for where, text in out.items() for part in re.findall(r".{0,40}(?:hunter-|-retnuh).{0,40}", text)
     ]
@@ -161,7 +161,9 @@ def _config(group: Group, topics: Topics) -> dict[str, str]:
     }
 
 
-def test_nothing_that_comes_out_has_a_secret(told: Told, group: Group, topics: Topics, bootstrap_servers: str) -> None:
+def test_no_output_of_a_worker_contains_a_secret(
+    told: Told, group: Group, topics: Topics, bootstrap_servers: str
+) -> None:
     name, config = unique("leaky"), _config(group, topics)
     path = f"/connectors/{name}"
 
@@ -194,7 +196,7 @@ def test_nothing_that_comes_out_has_a_secret(told: Told, group: Group, topics: T
     assert _found(out) == []
 
 
-def test_a_configuration_that_was_shown_can_be_given_back(told: Told, group: Group, topics: Topics) -> None:
+def test_a_shown_configuration_can_be_sent_back(told: Told, group: Group, topics: Topics) -> None:
     name, config = unique("leaky"), _config(group, topics)
     assert told.ask("POST", "/connectors", {"name": name, "config": config}).status == 201
     shown = told.ask("GET", f"/connectors/{name}/config").body
@@ -217,10 +219,10 @@ def test_a_configuration_that_was_shown_can_be_given_back(told: Told, group: Gro
     ],
     ids=["refused", "with traces", "as json"],
 )
-def test_no_secret_comes_out_of_standalone(
+def test_no_output_of_a_standalone_worker_contains_a_secret(
     group: Group, topics: Topics, options: Sequence[str], tell: str, said: str
 ) -> None:
-    # A group of its own: it would fence the leader of the other one.
+    # The standalone worker has its own group, because it would fence the other group's leader.
     own = {
         name: unique("standalone") for name in group.settings if name == "group.id" or name.endswith("storage.topic")
     }
@@ -231,7 +233,7 @@ def test_no_secret_comes_out_of_standalone(
     command = [*options, "standalone", "--once", str(worker), str(connector)]
     environment = {**NO_JAVA, "LEAKY_PASSWORD": SECRET["env-provider"]}
     with Process.fencepost(*command, log_file=group.folder / config["name"], environment=environment) as process:
-        # A configuration that is refused, or a task that fails.
+        # The exit code says whether the configuration was refused or a task failed.
         assert process.wait() == (2 if tell == "raise" else 1)
 
     assert said in process.output

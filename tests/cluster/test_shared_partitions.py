@@ -1,4 +1,4 @@
-"""A source partition that tasks on two workers write: the connector and its tasks fail, and say which."""
+"""Tasks on two workers write the same source partition: the connector and the tasks fail, and name the partition."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_tasks_that_share_a_source_partition_fail_with_the_connector(
         assert f'{{"file": "shared"}}: those with the transactional ids {group.id}-{name}-0 and' in part["trace"]
         assert f"{group.id}-{name}-1" in part["trace"]
 
-    # What stands in the topic by now is not a reason to fail again.
+    # Offsets that are already in the topic do not make the connector fail again.
     worker.request("PUT", f"/connectors/{name}/config", _config(topic, shared="false"))
     wait_for(lambda: len(worker.get(f"/connectors/{name}/offsets")["offsets"]) == 3, what="both tasks commit")
     worker.wait_for_states(name, "RUNNING", "RUNNING", "RUNNING")

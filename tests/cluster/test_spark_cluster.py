@@ -1,4 +1,4 @@
-"""One Kafka transaction over the executors of a Spark cluster, and an executor that is killed in the middle of it."""
+"""One Kafka transaction across the executors of a Spark cluster, and an executor that is killed half-way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 @pytest.fixture(scope="module")
 def engine(cluster: SparkCluster) -> Iterator[SparkEngine]:
     engine = SparkEngine(cluster.settings, import_path=[ROOT])
-    # No test's deadline has to hold for the start of Spark as well.
+    # Spark is started here, so that no test's deadline includes its start.
     engine.session()
     yield engine
     engine.stop()
@@ -61,7 +61,7 @@ def test_three_executors_write_one_transaction(engine: SparkEngine, bootstrap_se
 
 @dataclass(frozen=True)
 class MeetingReader:
-    """Reads, for each of three splits, the id of the process that reads it, once all three are read at a time."""
+    """Returns, for each of three splits, the id of the process that reads it, once all three are being read."""
 
     folder: str
     schema: str = "value STRING"
@@ -97,12 +97,12 @@ def test_a_batch_whose_executor_was_killed_is_aborted_and_committed_once(
 def write_with_a_kill(
     engine: SparkEngine, bootstrap_servers: str, topic: str, marker: Path, *, kill: Callable[[int], None], error: str
 ) -> None:
-    """Write a batch, and again after `kill` got the process that reads one of its three parts, and the job its `error`."""
+    """Write a batch whose job fails with `error` because `kill` ends one of its readers; then write it again."""
     batch = SourceBatch(reader=TrickyReader("hang", COUNT - 5, str(marker)), splits=splits(COUNT, 3))
 
     def kill_reader() -> None:
         wait_for(lambda: marker.exists() and marker.read_text())
-        # The other executors' parts are in Kafka by then, in the transaction that is going to be aborted.
+        # The other executors' parts are in Kafka by then, in the transaction that will be aborted.
         wait_for(lambda: len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) >= COUNT * 2 // 3)
         kill(int(marker.read_text()))
 
@@ -136,7 +136,7 @@ class HangingOnce:
 
 @contextmanager
 def killed_executor(cluster: SparkCluster, marker: Path) -> Iterator[None]:
-    """Kill the executor of the task that hangs, and wait until that is done."""
+    """Kill the executor of the hanging task, and wait until it has ended."""
 
     def kill() -> None:
         cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text(), 400))).kill()
@@ -200,7 +200,7 @@ def test_a_batch_whose_spark_worker_was_killed_is_committed_once_by_the_others(
     cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     topic = topics.create(partitions=3)
-    # Spark does not count the loss of a whole worker as a failure of its tasks, and runs them again.
+    # Spark does not count the loss of a whole worker as a task failure, and runs its tasks again.
     error = "ExecutorLost|ran partition . of a write again"
     kill = cluster.replace_worker_of
     write_with_a_kill(engine, bootstrap_servers, topic, tmp_path / "hangs", kill=kill, error=error)

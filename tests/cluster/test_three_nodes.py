@@ -1,4 +1,4 @@
-"""A broker of three nodes, as `fencepost broker --nodes 3` starts it."""
+"""A cluster of three broker nodes, as `fencepost broker --nodes 3` starts it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_records_are_on_all_nodes_and_a_killed_one_is_not_missed(three_node_brok
 def test_a_partition_without_enough_replicas_is_reported_when_it_holds_up_the_next(
     three_node_broker: EmbeddedBroker,
 ) -> None:
-    """The marker of an aborted transaction needs min.insync.replicas too: until then no other one can begin."""
+    """An abort marker needs min.insync.replicas, too. No further transaction is sent before it is written."""
     servers = three_node_broker.bootstrap_servers
     topic = Topics(servers).create(config={"min.insync.replicas": "3"})
     node = three_node_broker.nodes[1]
@@ -48,8 +48,10 @@ def test_a_partition_without_enough_replicas_is_reported_when_it_holds_up_the_ne
         node.kill()
         try:
             producer.abort_transaction()
+            producer.begin_transaction()
             with pytest.raises(BrokerUnavailableError, match=r"CONCURRENT_TRANSACTIONS.* min\.insync\.replicas"):
-                producer.begin_transaction()
+                write_in_transaction(producer, topic, [b"refused"])
+            producer.abort_transaction()
         finally:
             node.start()
         producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""A worker that starts over the config topic of a group that has lived: many changes, compacted, some half made."""
+"""A worker starts from a group's old config topic: many changes, compacted, some half written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.topics import Topics, unique
 from tests.support.workers import Group
 
 CHANGES = 150
-# All that is not in the last segment is compacted, which is begun by the first record after this time.
+# Only closed segments are compacted. The first record after this time closes a segment.
 SOON_COMPACTED = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0.0001"}
 
 
@@ -54,13 +54,13 @@ def test_tasks_that_compaction_left_inconsistent_are_generated_again(
     assert len(configs) > CHANGES
 
     alter(bootstrap_servers, config_topic, SOON_COMPACTED)
-    # A leader died after it had written other tasks and before it wrote that they are complete.
+    # A leader died between the new task configurations and the record that says that they are complete.
     other = properties(name, wrong_topic, {"limit": 7})
     half = {f"task-{name}-{task}": {"properties": {**other, "task.id": str(task)}} for task in (0, 1)}
     produce(bootstrap_servers, config_topic, half)
 
     def is_compacted() -> bool:
-        # Another record, for a segment is closed by the first one that comes late enough.
+        # Write another record: a segment is only closed by a later record.
         produce(bootstrap_servers, config_topic, {"logger-cluster-compaction": {"level": "INFO"}})
         keys = Counter((record.key or b"").decode() for record in read_topic(bootstrap_servers, config_topic))
         return max(count for key, count in keys.items() if name in key) == 1

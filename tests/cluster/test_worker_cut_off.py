@@ -1,4 +1,4 @@
-"""A worker whose network is cut, and one that is away for a moment: whose work it is, at any time."""
+"""A worker that loses its network, and one that is away for a moment: each task has at most one owner at any time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_disconnected_worker_stops_its_work_and_rejoins(
     tasks = RunningTasks(group, bootstrap_servers, count=6)
     with ExitStack() as stack:
         leader, second = stack.enter_context(group.workers(2))
-        # A task that waits for an answer has stopped once it gives up on that.
+        # A task that waits for an answer can stop only after its request has timed out.
         cut = stack.enter_context(group.worker(bootstrap_servers=fault_proxy.address, request_timeout_ms="5000"))
         tasks.create(second)
         tasks.wait_until_shared(leader, second, cut)
@@ -41,7 +41,7 @@ def test_a_disconnected_worker_stops_its_work_and_rejoins(
         }  # fmt: skip
         assert cut.get(f"/connectors/{tasks.name}/tasks/{_first_of(cut.id, rows)}/status")["state"] == "UNASSIGNED"
         assert cut.get("/")["workers_breaking_exactly_once"] is None
-        # What comes meanwhile waits, and is done.
+        # Requests that come meanwhile wait, and are done later.
         requests = stack.enter_context(ThreadPoolExecutor())
         listed = requests.submit(cut.request, "GET", "/connectors")
         resumed = requests.submit(cut.request, "PUT", f"/connectors/{tasks.name}/resume")
@@ -72,11 +72,11 @@ def test_a_worker_that_returns_in_time_gets_its_delayed_work(tmp_path: Path, boo
         follower.process.signal(signal.SIGTERM)
         assert follower.process.wait() == 0
         task = next(task for task, owner in owners.items() if owner == follower.id)
-        # The group waits for the next round of sharing out: nobody has the task, and nobody can restart it.
+        # The leader delays the reassignment: no worker has the task, so it cannot be restarted.
         restart = f"/connectors/{tasks.name}/tasks/{task}/restart"
 
         def held_back() -> bool:
-            # Until the leader knows that the other one left, that one cannot be reached, which is 409 as well.
+            # Before the leader knows that the follower left, it answers 409 because the follower cannot be reached.
             refused = leader.request("POST", restart)
             return refused.status == 409 and "ask again soon" in refused.body["message"]
 

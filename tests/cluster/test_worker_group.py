@@ -1,4 +1,4 @@
-"""Several workers that share connectors and tasks, as real processes."""
+"""Several workers that share connectors and tasks, as separate processes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from tests.support.writing import open_producer, producer_config, write_in_trans
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
-    # Tasks that deliver at least once write nothing twice if they may end as they should, however slow the machine is.
+    # At-least-once tasks write nothing twice if they can stop gracefully, so slow machines get time for it.
     patient = {"task_shutdown_graceful_timeout_ms": "60000", "offset_flush_timeout_ms": "60000"}
-    # One that is asleep for a while is waited for.
+    # A worker that is suspended for a while stays in the group.
     patient["session_timeout_ms"] = "60000"
     return Group(tmp_path_factory.mktemp("group"), broker.bootstrap_servers, **patient)
 
 
 @pytest.fixture(scope="module")
 def pair(group: Group) -> Iterator[tuple[Worker, Worker]]:
-    """Two workers that live on; the first one leads."""
+    """Two workers that are never stopped; the first one is the leader."""
     with group.workers(2) as (leader, follower):
         yield leader, follower
 
 
 @pytest.fixture
 def name(pair: tuple[Worker, Worker]) -> Iterator[str]:
-    """The name of a connector, which is deleted in the end."""
+    """A connector name; the connector is deleted at the end."""
     name = unique("connector")
     yield name
     pair[1].request("DELETE", f"/connectors/{name}")
@@ -64,7 +64,7 @@ def assert_all(bootstrap_servers: str, topic: str, name: str, tasks: int, limit:
 def test_late_reports_about_a_deleted_task_are_removed(
     pair: tuple[Worker, Worker], group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
-    """Apache's workers report a task as UNASSIGNED when they give it up, and show what is said of tasks that are gone."""
+    """Apache's workers report UNASSIGNED when they revoke a task, and also show statuses of deleted tasks."""
     worker = pair[1]
     create(worker, name, topic, tasks=1, limit=5)
     worker.wait_for_states(name, "RUNNING", "RUNNING")
@@ -76,7 +76,7 @@ def test_late_reports_about_a_deleted_task_are_removed(
     assert producer.flush(60) == 0
 
     def removed() -> bool:
-        # The group shares out its work again.
+        # The group rebalances.
         for request in "stop", "resume":
             wait_for(lambda request=request: worker.request("PUT", f"/connectors/{name}/{request}").status < 300)
         return not keys & group.status_keys(name)
@@ -194,13 +194,13 @@ def test_tasks_start_after_the_tasks_of_all_workers_were_fenced(
 
 
 def task_counts(bootstrap_servers: str, group: Group, name: str) -> list[int]:
-    """The counts of a connector's tasks that fencing rounds wrote."""
+    """The values of a connector's task count records."""
     written = read_topic(bootstrap_servers, f"{group.id}-configs")
     return [json.loads(r.value)["task-count"] for r in written if r.key == f"tasks-fencing-{name}".encode() and r.value]
 
 
 def wait_for_task_counts(bootstrap_servers: str, group: Group, name: str, *counts: int) -> None:
-    """Wait until the tasks of a changed connector start: those from before the change are RUNNING until then."""
+    """Wait for the task counts that show the restart of a changed connector's tasks: until then old tasks run."""
     wait_for(lambda: task_counts(bootstrap_servers, group, name) == list(counts), what=f"the task counts are {counts}")
 
 
@@ -238,12 +238,12 @@ def test_earlier_tasks_are_fenced_when_a_connector_changes_its_guarantee(
     assert leader.request("DELETE", f"/connectors/{tasks.name}").status == 204
 
 
-def test_a_request_goes_to_the_leader_and_not_round_in_circles(pair: tuple[Worker, Worker]) -> None:
+def test_a_request_is_forwarded_to_the_leader_without_a_loop(pair: tuple[Worker, Worker]) -> None:
     leader, follower = pair
     for query in ("", "?forward=true"):
         answer = follower.request("DELETE", f"/connectors/missing{query}")
         assert (answer.status, answer.body["message"]) == (404, "There is no connector missing")
-    # It was passed on twice: this worker does not know the leader better than the one before.
+    # forward=false means that the request was forwarded twice. The follower knows no better leader.
     answer = follower.request("DELETE", "/connectors/missing?forward=false")
     assert answer.status == 409
     assert "ask again soon" in answer.body["message"]

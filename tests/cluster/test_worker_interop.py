@@ -1,4 +1,4 @@
-"""Java workers of Kafka Connect and fencepost workers in one group: side by side, and one after the other."""
+"""Java workers of Kafka Connect and fencepost workers in one group, at the same time and one after the other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORKERS: dict[str, tuple[Start, Start]] = {
 
 @contextmanager
 def running(start: Start, group: Group) -> Iterator[Worker]:
-    """A worker that is in its group."""
+    """Start a worker, and wait until it is in its group."""
     with start(group) as worker:
         worker.wait_until_healthy()
         yield worker
@@ -46,7 +46,7 @@ def create(worker: Worker, name: str, topic: str, file: Path, **extra: str) -> N
 
     def created() -> bool:
         answer = worker.request("POST", "/connectors", {"name": name, "config": config})
-        # Java's worker refuses while the group shares out the connector before this one.
+        # Java's worker answers 409 during the rebalance for the previous connector.
         assert answer.status in (201, 409), answer
         return answer.status == 201
 
@@ -59,7 +59,7 @@ def append(file: Path, line: bytes) -> None:
 
 
 def owners(worker: Worker, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Which workers have each connector and its RUNNING task, as one of them sees it."""
+    """The owners of each connector and of its RUNNING task, according to one worker's status."""
     found = {}
     for name in names:
         status = worker.get(f"/connectors/{name}/status")
@@ -69,7 +69,7 @@ def owners(worker: Worker, names: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def wait_until_shared(leader: Worker, follower: Worker, names: list[str]) -> None:
-    """Wait until each worker has half of the connectors and of the tasks, and both say so."""
+    """Wait until each worker has half of the connectors and tasks, according to both workers."""
 
     def shared() -> bool:
         seen = [owners(worker, names) for worker in (leader, follower)]
@@ -83,7 +83,7 @@ def wait_until_shared(leader: Worker, follower: Worker, names: list[str]) -> Non
 
 
 def stop_and_resume(leader: Worker, follower: Worker, name: str) -> None:
-    """Stop a connector and resume it, and wait until both workers say so, and show its tasks."""
+    """Stop a connector and resume it, and wait until both workers show each state, and its tasks."""
     path = f"/connectors/{name}"
 
     def is_as(worker: Worker, states: list[str]) -> bool:
@@ -91,7 +91,7 @@ def stop_and_resume(leader: Worker, follower: Worker, name: str) -> None:
         return worker.states(name) == states and tasks is not None and len(tasks) == len(states) - 1
 
     for request, states in ("stop", ["STOPPED"]), ("resume", ["RUNNING", "RUNNING"]):
-        # Java's worker refuses while the group shares out its work.
+        # Java's worker answers 409 during a rebalance.
         wait_for(lambda request=request: follower.request("PUT", f"{path}/{request}").status in (202, 204))
         for worker in (leader, follower):
             wait_for(
@@ -99,7 +99,7 @@ def stop_and_resume(leader: Worker, follower: Worker, name: str) -> None:
             )
 
 
-# The first run on a machine fetches the jars.
+# The first run on a machine downloads the jars.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("first", "second"), WORKERS.values(), ids=WORKERS)
 def test_a_java_worker_and_one_of_fencepost_share_work(
@@ -128,7 +128,7 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
             stop_and_resume(leader, follower, theirs[0])
             wait_until_shared(leader, follower, names)
 
-        # What either did the follower goes on with, where it was.
+        # Whichever worker stopped and resumed them, the follower's connectors go on at their offsets.
         before = owners(leader, names)
         leader.process.kill()
         wait_for(
@@ -147,7 +147,7 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
 def test_java_and_fencepost_workers_share_work_in_older_protocols(
     tmp_path: Path, bootstrap_servers: str, topics: Topics, who: str, protocol: str
 ) -> None:
-    """What workers of fencepost tell each other beside the protocol must not keep Apache's from their work."""
+    """Data that fencepost's workers add to the protocol must not disturb Apache's workers."""
     file = tmp_path / "lines.txt"
     file.write_bytes(b"line\n")
     group = Group(tmp_path, bootstrap_servers, connect_protocol=protocol)
@@ -164,7 +164,7 @@ def test_java_and_fencepost_workers_share_work_in_older_protocols(
 def test_java_workers_take_over_a_group_whose_worker_died_in_a_commit(
     tmp_path: Path, bootstrap_servers: str, topics: Topics
 ) -> None:
-    """Connectors go on where they were, also one whose own offsets topic is unknown over there."""
+    """Connectors continue at their offsets, also one whose own offsets topic the Java workers do not know."""
     group = Group(tmp_path, bootstrap_servers)
     own, common = unique("own"), unique("common")
     files = {name: tmp_path / f"{name}.txt" for name in (own, common)}
@@ -188,7 +188,7 @@ def test_java_workers_take_over_a_group_whose_worker_died_in_a_commit(
         assert worker.process.wait() == -signal.SIGKILL
     with Admin(ClientConfig((bootstrap_servers,))) as admin:
         admin.abort_transaction(f"{group.id}-{common}-0")
-    # The offset that was not committed stays in the topic, and such workers take it for good unless they are told.
+    # The uncommitted offset stays in the topic. Old Java workers would use it unless isolation.level is read_committed.
     group.settings["isolation.level"] = "read_committed"
 
     with java_worker(group, BEFORE_KIP_618):

@@ -22,14 +22,14 @@ TASKS = 2
 
 
 class LeaderlessGroup:
-    """Three workers, all their traffic with the broker through one proxy, whose leaders are killed."""
+    """Three workers, whose traffic with the broker all goes through one proxy, and whose leaders are killed."""
 
     def __init__(self, group: Group, stack: ExitStack) -> None:
         self.group = group
         self._stack = stack
         self.workers: list[Worker] = stack.enter_context(group.workers(3))
-        # The first leader writes the group's session key, which a request that is signed wrongly tells of (403, not
-        # 503). From then on nothing is written that no test asked for.
+        # The first leader writes the session key. From then on, a wrong signature is answered 403, not 503, and no
+        # record is written except by a test's request.
         wrong = {"X-Connect-Authorization": "bm8=", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
         wait_for(lambda: self.workers[0].request("PUT", "/connectors/any/fence", headers=wrong).status == 403)
 
@@ -40,11 +40,11 @@ class LeaderlessGroup:
         self.workers.append(self._stack.enter_context(self.group.starting(leader.port)))
 
     def leader(self) -> Worker:
-        """The worker that leads, once one does."""
+        """Wait until a worker leads, and return it."""
         return wait_for(lambda: next((one for one in self.workers if one.healthy() and one.leads()), None))
 
     def follower(self, leader: Worker) -> Worker:
-        """Another worker, once one is in its group."""
+        """Another worker that is in the group."""
         return wait_for(lambda: next((one for one in self.workers if one is not leader and one.healthy()), None))
 
 
@@ -59,15 +59,15 @@ def leaderless(
 
 @dataclass(frozen=True)
 class Moment:
-    """When the leader is killed, what the client is answered, and whether the connector is there then."""
+    """When the leader is killed, how the client's request is answered, and whether the connector exists then."""
 
     set_trap: Callable[[FaultProxy], Trap]
     status: int
     created: bool
 
 
-# A create is four transactions: the configuration, those of the tasks, that they are complete, that none is to be
-# fenced. It is answered after the first.
+# A creation has four transactions: the connector's configuration, the tasks' configurations, the record that they are
+# complete, and the task count. It is answered after the first one.
 MOMENTS = {
     "before the configuration is committed": Moment(
         lambda proxy: proxy.on_request(ApiKey.END_TXN, Act.HOLD), status=500, created=False
@@ -82,7 +82,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-def test_a_create_whose_leader_is_killed_is_done_or_not_done(
+def test_a_creation_whose_leader_is_killed_is_done_completely_or_not(
     leaderless: LeaderlessGroup, fault_proxy: FaultProxy, topics: Topics, bootstrap_servers: str, moment: Moment
 ) -> None:
     name, topic = unique("connector"), topics.create()
@@ -96,7 +96,7 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
         trap.wait()
         leaderless.kill_leader(leader)
         successor = leaderless.leader()
-        # What the dead leader sent last arrives now, too late.
+        # The dead leader's last request arrives now, too late.
         trap.release()
     assert answer.result().status == moment.status
     assert (name in successor.get("/connectors")) == moment.created
@@ -114,7 +114,7 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
 def test_a_fencing_round_whose_leader_is_killed_is_completed_by_the_next(
     leaderless: LeaderlessGroup, fault_proxy: FaultProxy, topics: Topics, bootstrap_servers: str
 ) -> None:
-    """The former tasks are fenced, and that is not written yet."""
+    """The earlier tasks are fenced, but the task count is not written yet."""
     name, topic = unique("connector"), topics.create()
     config = properties(name, topic, {"tasks.max": TASKS, "limit": LIMIT})
     leader = leaderless.leader()
@@ -123,7 +123,7 @@ def test_a_fencing_round_whose_leader_is_killed_is_completed_by_the_next(
     follower.wait_for_states(name, *["RUNNING"] * (TASKS + 1))
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= TASKS * LIMIT, what="the tasks have nothing to do")
 
-    # The change is four transactions as well, and tasks that have nothing to do have none.
+    # The change has four transactions, too, and idle tasks have none.
     trap = fault_proxy.on_request(ApiKey.END_TXN, Act.HOLD, skip=3)
     assert follower.request("PUT", f"/connectors/{name}/config", config | {"limit": str(2 * LIMIT)}).status == 200
     trap.wait()

@@ -1,4 +1,4 @@
-"""Workers that come, go, die and come back while tasks run: real processes, and every record counted."""
+"""Workers join, leave, die and come back while tasks run, as separate processes, and every record is counted."""
 
 from __future__ import annotations
 

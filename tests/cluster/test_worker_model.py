@@ -1,7 +1,7 @@
-"""Random requests to a group whose workers are killed now and then, and to a model: their answers and states agree.
+"""Random requests to a group with occasional kills, and to a model: answers and states are equal.
 
-Hypothesis makes the requests, in runs that begin with what the one before left. A failure is not made smaller: the group
-would not be the same again.
+Hypothesis makes the requests, in runs that each start with the previous run's connectors. Failures are not shrunk,
+because the group cannot be brought back to its earlier state.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.support.rest import Api, RestApis
 from tests.support.topics import Topics, unique
 from tests.support.workers import Answer, Group, Worker
 
-# The first run is the simplest one there is, which is not random: 200 requests are.
+# Hypothesis's first run is the simplest possible one, not a random one, so 200 requests are random.
 RUNS, REQUESTS_OF_A_RUN = 6, 40
 KILLS = {100, 170}
 CONNECTORS = 4
 
-# What a worker may answer while its group has lost a member, and what asking again may then find done already.
+# Statuses that a worker may answer while its group has lost a member. A retry may find the request done already.
 _PASSING = {409, 500, 503}
 _DONE_BEFORE = {"POST": 409, "DELETE": 404}
 
@@ -37,7 +37,7 @@ Ask = Callable[[str, str], Any]
 
 
 class Requests:
-    """Requests about a few connectors, each of which reads a file to its end."""
+    """Requests for a few connectors, each of which reads a file to its end."""
 
     def __init__(self, folder: Path, topics: Topics) -> None:
         self._topics = [topics.create(), topics.create()]
@@ -52,7 +52,7 @@ class Requests:
         return list(self._files)
 
     def about(self, name: str, chance: random.Random) -> Request:
-        """Any request about a connector, which may not be there."""
+        """Any request for a connector, which may not exist."""
         path = f"/connectors/{name}"
         kinds: list[tuple[int, Callable[[], Request]]] = [
             (4, lambda: ("POST", "/connectors", self._create(name, chance))),
@@ -95,7 +95,7 @@ class Requests:
 
 
 class GroupAndModel:
-    """A group of three workers, and the model that it is to agree with."""
+    """A group of three workers, and its model."""
 
     def __init__(self, group: Group, model: Api, stack: ExitStack, chance: random.Random) -> None:
         self._group = group
@@ -111,7 +111,7 @@ class GroupAndModel:
         self._workers.append(self._stack.enter_context(self._group.starting(worker.port)))
 
     def send(self, request: Request) -> None:
-        """Send a request to any worker and to the model, and fail unless they answer the same."""
+        """Send a request to any worker and to the model, and check that the answers are equal."""
         expected = self._model.request(*request)
         answers: list[Answer | None] = []
 
@@ -127,14 +127,15 @@ class GroupAndModel:
         wait_for(agree, what=f"{request} is answered with {expected.status}: {answers}")
         found = answers[-1]
         if found is not None and found.status == 202 and found.body:
-            # What a killed worker had is UNASSIGNED from the moment that its death is noticed until another has it.
+            # A killed worker's connector and tasks are UNASSIGNED from the detection of its death to their
+            # reassignment.
             known, states = _state(expected.body), _state(found.body)
             assert [
                 model if state == "UNASSIGNED" else state for model, state in zip(known, states, strict=True)
             ] == known
 
     def wait_until_equal(self, name: str) -> None:
-        """Wait until all workers show a connector as the model does, and any of them shows its offsets so."""
+        """Wait until all workers show the connector's state as in the model, and one of them its offsets."""
         expected = _shown(self._model.request, name), _offsets(self._model.request, name)
 
         found: list[Any] = []
@@ -158,7 +159,7 @@ class GroupAndModel:
 
 
 def _shown(request: Ask, name: str) -> list[Any]:
-    """A connector as it is configured, and the states of it and its tasks."""
+    """A connector's configuration, and its and its tasks' states."""
     return [_body(request, f"/connectors/{name}"), _state(_body(request, f"/connectors/{name}/status"))]
 
 
@@ -176,7 +177,7 @@ def _body(request: Ask, path: str) -> Any:
 
 
 def _state(status: Any) -> Any:
-    """The states of a connector and its tasks, without what a model cannot know."""
+    """The states of a connector and its tasks, without parts that a model cannot know."""
     if not isinstance(status, dict):
         return status
     return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
@@ -188,7 +189,9 @@ def model() -> Iterator[Api]:
         yield apis.serve(ModelHerder())
 
 
-def test_answers_and_states_match_a_model(tmp_path: Path, bootstrap_servers: str, topics: Topics, model: Api) -> None:
+def test_answers_and_states_of_a_group_match_a_model(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics, model: Api
+) -> None:
     with ExitStack() as stack:
         both = GroupAndModel(Group(tmp_path, bootstrap_servers), model, stack, random.Random(random.random()))
         requests = Requests(tmp_path, topics)
@@ -223,7 +226,7 @@ def test_answers_and_states_match_a_model(tmp_path: Path, bootstrap_servers: str
                 ),
             )
         finally:
-            # Hypothesis runs what failed once more, and is surprised that it does not fail in the same way.
+            # Hypothesis repeats a failed run, and reports if it does not fail in the same way.
             if failures:
                 raise failures[0]
         assert len(sent) == RUNS * REQUESTS_OF_A_RUN

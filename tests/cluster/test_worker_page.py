@@ -1,4 +1,4 @@
-"""The page at /ui of a group: each worker shows the tasks of all."""
+"""The page at /ui of a group: each worker shows the tasks of all workers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from tests.support.processes import wait_for
 from tests.support.sequence_source import properties
 from tests.support.topics import unique
 from tests.support.workers import Group, WorkerApi
+
+
+def test_the_log_of_each_worker_names_the_address_of_its_page(tmp_path: Path, bootstrap_servers: str) -> None:
+    group = Group(tmp_path, bootstrap_servers)
+    with group.worker() as worker:
+        worker.process.wait_for_output(f"The page for browsers is at http://127.0.0.1:{worker.port}/ui ")
 
 
 def test_each_worker_shows_the_tasks_of_all(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""What a worker refuses: requests, plugins, files and signatures that it must not accept. It always runs on."""
+"""Requests, plugins, files and signatures that a worker must refuse. It always keeps running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.sequence_source import properties
 from tests.support.topics import unique
 from tests.support.workers import Group, Worker, signed
 
-# Modules in plugin.path, which no configuration names.
+# Python modules in plugin.path, which no configuration names.
 PLAIN = {
     "plain_numbers.py": """
 from fencepost import ConfigDef, SourceConnector
@@ -32,6 +32,20 @@ class Numbers(SourceConnector):
         return ConfigDef().define("first.number", ConfigDef.Type.INT, 1)
     def task_class(self):
         raise NotImplementedError
+""",
+    "plain_waiting.py": """
+from pathlib import Path
+from fencepost import RetriableError
+from tests.support.sequence_source import SequenceConnector
+
+class Waiting(SequenceConnector):
+    def start(self, config):
+        super().start(config)
+        self._until = Path(config["until"])
+    def task_configs(self, max_tasks):
+        if not self._until.exists():
+            raise RetriableError("the source does not answer")
+        return super().task_configs(max_tasks)
 """,
     "plain_broken.py": """
 import fencepost
@@ -76,7 +90,7 @@ def test_a_request_cannot_make_the_worker_import_any_module(worker: Worker, plug
 
 @pytest.fixture(scope="module")
 def known(worker: Worker) -> Iterator[str]:
-    """A stopped connector. Whatever others there are in the end is deleted, too."""
+    """A stopped connector. All connectors are deleted at the end."""
     name = unique("known")
     config = {**CONNECTOR, "name": name}
     before = worker.get("/connectors")
@@ -109,7 +123,7 @@ def test_a_config_that_kafka_refuses_is_a_bad_request_and_keeps_the_leader(worke
     assert "is lost" not in worker.process.output
 
 
-def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:
+def test_an_invalid_configuration_is_refused_with_all_its_errors(worker: Worker, name: str) -> None:
     config = properties(name, "t", {"tasks.max": "none", "value.converter": "Xml"})
     answer = worker.request("POST", "/connectors", {"name": name, "config": config})
 
@@ -131,7 +145,7 @@ def test_requests_between_workers_must_be_signed(worker: Worker, name: str, topi
 def test_a_signature_for_one_connector_is_refused_for_another(
     worker: Worker, group: Group, name: str, topic: str
 ) -> None:
-    """All workers are fencepost's, so that a signature of the body alone is not enough either."""
+    """All workers are fencepost's, so a signature of the body alone is refused as well."""
     create_sequence(worker, name, topic)
     recorded = signed("PUT", "/connectors/another/fence", b"", group.session_key())
     body_only = {header: recorded[header] for header in (SIGNATURE_HEADER, ALGORITHM_HEADER)}
@@ -143,7 +157,7 @@ def test_a_signature_for_one_connector_is_refused_for_another(
 
 
 def test_a_copy_of_earlier_task_configs_is_refused(worker: Worker, group: Group, name: str, topic: str) -> None:
-    """Whoever sees a request between workers cannot bring former configurations back with it."""
+    """A captured request between workers cannot bring earlier task configurations back."""
     create_sequence(worker, name, topic)
     path, key = f"/connectors/{name}/tasks", group.session_key()
     wait_for(lambda: len(worker.get(path)) == 1, what="the connector has its task")
@@ -218,6 +232,18 @@ def test_a_connector_that_exits_is_failed_and_the_worker_runs_on(worker: Worker)
         assert "raised SystemExit(3) at " in trace
         assert "exiting_source.py" in trace
         assert "fencepost/runtime" not in trace
+
+
+def test_a_connector_whose_source_is_away_is_failed_until_it_answers(worker: Worker, topic: str, tmp_path: Path):
+    name, until = unique("waiting"), tmp_path / "until"
+    config = {**properties(name, topic), "connector.class": "plain_waiting.Waiting", "until": str(until)}
+    del config["name"]
+    assert worker.request("PUT", f"/connectors/{name}/config", config).status == 201
+    worker.wait_for_states(name, "FAILED")
+    assert "the source does not answer" in worker.get(f"/connectors/{name}/status")["connector"]["trace"]
+    until.touch()
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+    assert worker.request("DELETE", f"/connectors/{name}").status == 204
 
 
 def test_a_module_that_exits_when_it_is_imported_fails_the_request_alone(worker: Worker) -> None:

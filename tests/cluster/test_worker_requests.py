@@ -1,4 +1,4 @@
-"""Requests to a worker that has just been started, and to one whose config topic is gone."""
+"""Requests to a worker that has just been started, and to one whose config topic was deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.workers import Answer, Group, Worker
 
 
 def _first_answer(worker: Worker, method: str, path: str, body: object = None) -> Answer:
-    """The first answer of a worker that is about to listen."""
+    """Retry until the worker listens; return its first answer."""
 
     def asked() -> Answer | None:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -34,7 +34,7 @@ def test_a_connector_is_created_by_the_first_request_at_every_start(
         with group.starting(port) as worker:
             port = worker.port
             if number:
-                # All that the config topic says, although the worker before this one is still in the group.
+                # The answer has everything in the config topic, although the killed worker is still in the group.
                 listed = _first_answer(worker, "GET", "/connectors")
                 assert (listed.status, sorted(listed.body)) == (200, sorted(names[:number]))
             created = _first_answer(worker, "POST", "/connectors", body)
@@ -95,11 +95,11 @@ def test_a_config_topic_that_was_deleted_is_named_by_each_request_that_fails_for
         for method, path, body in requests:
             answer = worker.request(method, path, body)
             assert (answer.status, told in answer.body["message"]) == (500, True), (method, path, answer)
-        # What does not depend on it is told as it is.
+        # Requests that do not need the config topic are answered as usual.
         assert worker.states(name) == ["RUNNING", "RUNNING"]
         assert worker.request("GET", "/").status == 200
 
-        # What the worker knows is not what the new topic says.
+        # The worker's state is outdated, as it is not from the new topic.
         topics.create(f"{group.id}-configs", config={"cleanup.policy": "compact"})
         told += " and created again"
         wait_for(is_told, what="the worker's health names the new topic")

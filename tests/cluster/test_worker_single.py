@@ -1,7 +1,8 @@
-"""One worker as tools for Kafka Connect meet it: a real process, its REST API, and what it writes."""
+"""One worker as tools for Kafka Connect see it: a separate process, its REST API, and its records."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -43,7 +44,7 @@ def worker(group: Group) -> Iterator[Worker]:
 
 
 def told(worker: Worker) -> list[str]:
-    """What the worker logged, but for warnings and errors."""
+    """The lines that the worker logged at level INFO."""
     return [line for line in worker.process.output.splitlines() if " INFO " in line]
 
 
@@ -117,7 +118,7 @@ def test_the_same_configuration_again_leaves_the_tasks_alone(
 
     assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
 
-    # What follows is written behind whatever the first request led to.
+    # The pause is written behind all records that the first request caused.
     assert worker.request("PUT", f"/connectors/{name}/pause").status == 202
     worker.wait_for_states(name, "PAUSED", "PAUSED")
     expected = [*before, ("connector-c", None), ("target-state-c", {"state": "PAUSED", "state.v2": "PAUSED"})]
@@ -149,8 +150,29 @@ def test_a_worker_serves_every_documented_metric_and_no_other(
     assert values["kafka_connect_coordinator_join_total"] > 0
     assert values["kafka_connect_coordinator_sync_total"] > 0
     assert values["fencepost_fencing_duration_seconds_count"] == values["fencepost_fencing_rounds_total"] > 0
-    # Other tests of this worker have their rounds fail.
+    # Other tests of this worker make some rounds fail.
     assert values["fencepost_fencing_failures_total"] < values["fencepost_fencing_rounds_total"]
+
+
+def test_an_offset_within_a_row_of_a_file_is_refused_with_the_reason(
+    worker: Worker, name: str, topic: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows"
+    file.write_text("one\ntwo\n")
+    config = {"connector.class": "FileSource", "files": str(file), "format": "text", "topic": topic}
+    body = {"name": name, "config": config, "initial_state": "STOPPED"}
+    assert worker.request("POST", "/connectors", body).status == 201
+    worker.wait_for_states(name, "STOPPED")
+
+    def offsets(position: int) -> dict[str, Any]:
+        return {"offsets": [{"partition": {"filename": str(file)}, "offset": {"position": position}}]}
+
+    answer = worker.request("PATCH", f"/connectors/{name}/offsets", offsets(5))
+    assert (answer.status, "The position 5 is within a row" in answer.body["message"]) == (400, True), answer
+    assert worker.request("PATCH", f"/connectors/{name}/offsets", offsets(4)).status == 200
+    [stored] = worker.get(f"/connectors/{name}/offsets")["offsets"]
+    assert (stored["partition"], stored["offset"]["position"]) == ({"filename": str(file)}, 4)
+    assert json.loads(stored["offset"]["identity"])["inode"] == file.stat().st_ino
 
 
 def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
@@ -175,7 +197,7 @@ def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
         ("target-state-c", {"state": "PAUSED", "state.v2": "STOPPED"}),
         ("tasks-fencing-c", {"task-count": 0}),
     ]
-    # A restart ends where it began.
+    # A restart of a stopped connector leaves it STOPPED.
     assert worker.request("POST", f"/connectors/{name}/restart").status == 204
     answer = worker.request("POST", f"/connectors/{name}/restart?includeTasks=true")
     assert (answer.status, answer.body["connector"]["state"], answer.body["tasks"]) == (202, "RESTARTING", [])
@@ -220,7 +242,7 @@ def test_an_offsets_topic_that_is_not_compacted_fails_the_connector_with_the_rem
 def test_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced(
     worker: Worker, group: Group, name: str, other_broker: EmbeddedBroker
 ) -> None:
-    """Two tasks, each with a zombie that has written already."""
+    """The connector has two tasks, each with a zombie that has written uncommitted records."""
     there = other_broker.bootstrap_servers
     topic = Topics(there).create()
     create_sequence(worker, name, topic, tasks=2, **{"producer.override.bootstrap.servers": there})
@@ -281,7 +303,7 @@ def test_a_task_fenced_by_a_foreign_client_restarts_while_assigned_here(
     tasks.create(worker)
     tasks.wait_until_shared(worker)
 
-    # Not librdkafka's producer: it tries again every half second while a transaction is open, and fences each time.
+    # librdkafka's producer would not do: it retries every half second during an open transaction, and fences each time.
     with Admin(ClientConfig((bootstrap_servers,))) as stranger:
         stranger.fence_producers([f"{group.id}-{tasks.name}-0"]).all()
 
@@ -326,7 +348,7 @@ def test_values_of_config_providers_are_used_and_never_stored(
 def test_a_connector_whose_flush_hangs_keeps_no_other_waiting(
     worker: Worker, name: str, topics: Topics, fault_proxy: FaultProxy
 ) -> None:
-    """The brokers of one connector take its records and do not answer."""
+    """The brokers of one connector accept its records but do not answer."""
     hanging, other = f"{name}-hanging", f"{name}-other"
     own = {"producer.override.bootstrap.servers": fault_proxy.address}
     flush = fault_proxy.on_response(ApiKey.PRODUCE, Act.HOLD)

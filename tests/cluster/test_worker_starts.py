@@ -1,4 +1,4 @@
-"""A worker whose tasks take all of a processor, which is not its own, stays in its group."""
+"""A worker that shares one core with a busy process stays in its group while many tasks start."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SESSION_MS = 10_000
 
 @contextmanager
 def shared_core(worker: Worker) -> Iterator[None]:
-    """Keep all threads of a worker on one core, together with a process that never waits."""
+    """Keep all threads of a worker on one core, together with a process in a busy loop."""
     core = min(os.sched_getaffinity(0))
-    # Affinity belongs to threads; new ones inherit it.
+    # Affinity belongs to threads, and new threads inherit it.
     for thread in Path(f"/proc/{worker.process.pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), {core})
     endless = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"

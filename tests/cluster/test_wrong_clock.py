@@ -1,4 +1,4 @@
-"""Workers on machines whose clocks are wrong: further ahead than brokers allow, or than other workers do."""
+"""Workers on machines with wrong clocks: further ahead than brokers allow, or than other workers allow."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def test_a_connectors_status_shows_that_the_clocks_differ(
 
 
 def _set_clocks(folder: Path, monkeypatch: pytest.MonkeyPatch, *, minutes: int) -> None:
-    """Set the clocks of processes that are started after this."""
+    """Set the clocks of processes that are started from now on."""
     (folder / "sitecustomize.py").write_text(_CLOCK.format(minutes=minutes))
     monkeypatch.setenv("PYTHONPATH", str(folder))

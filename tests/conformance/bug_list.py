@@ -1,4 +1,4 @@
-"""Connectors with one bug each, as authors make them, and the check that finds each."""
+"""Connectors with one bug each, as authors write them, and the check that finds each bug."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.streams import StreamsConnector
 BUGS: Final[dict[type[SourceConnector], str]] = {}
 
 RELEASED: Final = threading.Event()
-"""Ends what blocks, at the end of a test."""
+"""Releases blocked polls at the end of a test."""
 
 
 def found_by(check: str) -> Any:

@@ -19,7 +19,7 @@ from tests.conformance.streams import LENGTH, StreamsConnector, StreamsTask
 
 @found_by("gives_the_same_again")
 class PartitionOfARun(StreamsTask):
-    """Each run has a name of its own for the partition, so it never finds its offset."""
+    """Each run names the partition differently, so it never finds its offset."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self.run = uuid.uuid4().hex
@@ -30,7 +30,7 @@ class PartitionOfARun(StreamsTask):
 
 
 class NumberedTask(StreamsTask):
-    """Names its partitions after itself."""
+    """Includes its task number in its partitions' names."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self.number = config["task.number"]
@@ -42,7 +42,7 @@ class NumberedTask(StreamsTask):
 
 @found_by("survives_more_and_fewer_tasks")
 class PartitionOfATask(StreamsConnector):
-    """The partition has the number of the task, which changes with the number of tasks."""
+    """The partition contains the number of the task, which changes with the number of tasks."""
 
     task = NumberedTask
 
@@ -71,7 +71,7 @@ class PartitionAtBothEnds(StreamsConnector):
 
 @found_by("survives_more_and_fewer_tasks")
 class PartitionOfNobody(StreamsConnector):
-    """What is left when the streams are divided by the tasks belongs to no task."""
+    """The streams that remain after a division by the number of tasks belong to no task."""
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         streams = self.streams()
@@ -81,7 +81,7 @@ class PartitionOfNobody(StreamsConnector):
 
 
 class SharedTask(StreamsTask):
-    """Looks its streams up under its number."""
+    """Looks its streams up by its task number."""
 
     shares: ClassVar[list[list[str]]] = []
 
@@ -91,7 +91,7 @@ class SharedTask(StreamsTask):
 
 @found_by("partitions_follow_task_configs")
 class PromiseBroken(StreamsConnector):
-    """The promise holds only if the number of tasks is part of the configuration, and it is not."""
+    """The partitions depend on the number of tasks, which is not in the task configurations."""
 
     task = SharedTask
 
@@ -119,7 +119,7 @@ class TooManyTasks(StreamsConnector):
 
 @found_by("reads_only_defined_properties")
 class PropertyUndefined(StreamsConnector):
-    """A property that is read is not defined."""
+    """A property is used but not defined."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self.region = config.get("region", "eu")
@@ -127,7 +127,7 @@ class PropertyUndefined(StreamsConnector):
 
 @found_by("defines_its_properties")
 class DefaultInvalid(StreamsConnector):
-    """A default is refused by its own validator."""
+    """A default value is refused by its own validator."""
 
     def config(self) -> ConfigDef:
         def positive(name: str, value: Any) -> None:
@@ -141,7 +141,7 @@ class DefaultInvalid(StreamsConnector):
 
 @found_by("validates_any_configuration")
 class ValidateRaises(StreamsConnector):
-    """validate() takes it for granted that a required property is there."""
+    """validate() fails without a required property."""
 
     def validate(self, config: Mapping[str, str]) -> list[ConfigValue]:
         values = super().validate(config)
@@ -166,7 +166,7 @@ class TasksOfARun(StreamsConnector):
 
 @found_by("makes_the_same_tasks_in_any_process")
 class TasksByHash(StreamsConnector):
-    """The task of a stream depends on hash() of its name, which each process of Python seeds anew."""
+    """The task of a stream depends on hash() of its name, which differs between Python processes."""
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         shares = [[s for s in self.streams() if hash(s) % max_tasks == number] for number in range(max_tasks)]
@@ -183,7 +183,7 @@ class TasksOfASet(StreamsConnector):
 
 @found_by("reads_the_source")
 class TaskClassRaises(StreamsConnector):
-    """task_class() looks for a class that is not there."""
+    """task_class() looks for a class that does not exist."""
 
     def task_class(self) -> type[SourceTask]:
         return {"a": StreamsTask}[self.context.configs()["topic"]]
@@ -191,7 +191,7 @@ class TaskClassRaises(StreamsConnector):
 
 @found_by("accepts_its_own_offsets")
 class OwnOffsetRefused(StreamsConnector):
-    """alter_offsets() looks for a name that the offsets do not have."""
+    """alter_offsets() expects a field that the offsets do not have."""
 
     def alter_offsets(self, config: Mapping[str, str], offsets: Sequence[Any]) -> bool:
         del config
@@ -229,14 +229,14 @@ class BatchTask(StreamsTask):
 
 
 class BatchConnector(StreamsConnector):
-    """Correct, with batches."""
+    """A correct connector that returns batches."""
 
     task = BatchTask
 
 
 @found_by("resumes_from_every_offset")
 class BatchOffsetTooFar(BatchTask):
-    """The offset is that of a whole batch, even where the source ends before."""
+    """The offset is always a full batch further, even where the source ends earlier."""
 
     def offset(self, number: int) -> dict[str, Any]:
         return {"number": number + 2}
@@ -244,7 +244,7 @@ class BatchOffsetTooFar(BatchTask):
 
 @found_by("gives_the_same_again")
 class BatchReadsLater(BatchTask):
-    """The split says only where the batch begins: its reader reads up to where the source ends by then."""
+    """The split has only its start: its reader reads up to the source's end at that time."""
 
     grown: ClassVar[Iterator[int]] = itertools.count(2)
 

@@ -17,7 +17,7 @@ from tests.conformance.streams import LENGTH, StreamsTask
 
 @found_by("resumes_from_every_offset")
 class OffsetTooFar(StreamsTask):
-    """The offset is that of the next record, and the task starts after it."""
+    """The offset is the next record's, and the task starts after it."""
 
     def offset(self, number: int) -> dict[str, Any]:
         return {"number": number + 1}
@@ -25,7 +25,7 @@ class OffsetTooFar(StreamsTask):
 
 @found_by("resumes_from_every_offset")
 class OffsetTooNear(StreamsTask):
-    """The offset is that of the record before."""
+    """The offset is the previous record's."""
 
     def offset(self, number: int) -> dict[str, Any]:
         return {"number": number - 1}
@@ -42,7 +42,7 @@ class OffsetOfThePoll(StreamsTask):
 
 @found_by("resumes_from_every_offset")
 class OffsetAsText(StreamsTask):
-    """The offset is a text, and texts are compared: "10" comes before "9"."""
+    """The offset is a string, and strings are compared: "10" comes before "9"."""
 
     def offset(self, number: int) -> dict[str, Any]:
         return {"number": str(number)}
@@ -55,7 +55,7 @@ class OffsetAsText(StreamsTask):
 
 @found_by("resumes_from_every_offset")
 class OffsetPerPage(StreamsTask):
-    """A restart begins at the next page, so what was left of the former one is lost."""
+    """A restart begins at the next page, so the remaining records of the current page are lost."""
 
     def committed(self, stream: str) -> int:
         return -(-super().committed(stream) // 4) * 4
@@ -63,7 +63,7 @@ class OffsetPerPage(StreamsTask):
 
 @found_by("resumes_from_every_offset")
 class OffsetSinceTheStart(StreamsTask):
-    """A resumed task counts from where it began, so a second restart goes back."""
+    """A resumed task counts from its own start, so a second restart goes back."""
 
     def start(self, config: Mapping[str, str]) -> None:
         super().start(config)
@@ -95,7 +95,7 @@ class OffsetIsNested(StreamsTask):
 
 @found_by("reads_the_source")
 class OffsetChangedLater(StreamsTask):
-    """One dict is every record's offset, and changes with each."""
+    """All records share one dict as their offset, which is changed with each record."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self.shared: dict[str, Any] = {}
@@ -111,7 +111,7 @@ class OffsetChangedLater(StreamsTask):
 
 @found_by("gives_the_same_again")
 class StateInTheModule(StreamsTask):
-    """The position is the class's, so a task that is started again in the same worker goes on where the old one was."""
+    """The position is a class attribute, so a task that restarts in the same worker goes on where the old one was."""
 
     shared: ClassVar[dict[str, int]] = {}
 
@@ -127,7 +127,7 @@ class StateInTheModule(StreamsTask):
 
 @found_by("gives_the_same_again")
 class DeletedByPoll(StreamsTask):
-    """The source forgets what poll returned, though it may never be committed."""
+    """poll() deletes its records from the source, although they may never be committed."""
 
     deleted: ClassVar[set[tuple[str, int]]] = set()
 
@@ -139,7 +139,7 @@ class DeletedByPoll(StreamsTask):
 
 @found_by("survives_kills_before_a_commit")
 class DeletedByTheWrongCommit(StreamsTask):
-    """commit() deletes what was read ahead for the next poll, too."""
+    """commit() also deletes records that were read ahead for the next poll."""
 
     deleted: ClassVar[set[tuple[str, int]]] = set()
 
@@ -168,7 +168,7 @@ class PositionSavedByCommit(StreamsTask):
 
 @found_by("survives_restarts")
 class LostByStop(StreamsTask):
-    """stop() moves on past records that were read ahead."""
+    """stop() advances the position past records that were read ahead."""
 
     skipped: ClassVar[dict[str, int]] = {}
 
@@ -184,7 +184,7 @@ class LostByStop(StreamsTask):
 
 @found_by("gives_the_same_again")
 class OrderOfTheClock(StreamsTask):
-    """Records come in an order that depends on when they are read."""
+    """The order of records depends on the time at which they are read."""
 
     calls: ClassVar[Iterator[int]] = itertools.count()
 
@@ -195,7 +195,7 @@ class OrderOfTheClock(StreamsTask):
 
 @found_by("gives_the_same_again")
 class ValueOfTheClock(StreamsTask):
-    """A record says when it was read."""
+    """A record contains the time at which it was read."""
 
     def record(self, stream: str, number: int) -> SourceRecord:
         record = super().record(stream, number)
@@ -207,7 +207,7 @@ class ValueOfTheClock(StreamsTask):
 
 @found_by("reads_the_source")
 class PollBlocks(StreamsTask):
-    """poll() does not return before there is something."""
+    """poll() does not return until there is a record."""
 
     def nothing(self) -> None:
         RELEASED.wait(60)
@@ -215,7 +215,7 @@ class PollBlocks(StreamsTask):
 
 @found_by("stops_promptly")
 class StopIsIgnored(StreamsTask):
-    """stop() does not wake a poll that waits."""
+    """stop() does not wake a waiting poll."""
 
     def nothing(self) -> None:
         RELEASED.wait(30)
@@ -223,7 +223,7 @@ class StopIsIgnored(StreamsTask):
 
 @found_by("waits_for_more")
 class PollSpins(StreamsTask):
-    """poll() returns at once when there is nothing, thousands of times a second."""
+    """poll() returns at once when there are no records, thousands of times a second."""
 
     def nothing(self) -> None:
         pass
@@ -231,7 +231,7 @@ class PollSpins(StreamsTask):
 
 @found_by("waits_for_more")
 class EndTooEarly(StreamsTask):
-    """at_end() answers for the first stream only."""
+    """at_end() considers the first stream only."""
 
     paused = False
 
@@ -247,7 +247,7 @@ class EndTooEarly(StreamsTask):
 
 @found_by("reads_the_source")
 class StartNeedsAnOffset(StreamsTask):
-    """start() fails where nothing was committed yet."""
+    """start() fails if no offset was committed yet."""
 
     def committed(self, stream: str) -> int:
         return int(self.context.offset_reader.offset(self.partition(stream))["number"])  # type: ignore[index]
@@ -255,7 +255,7 @@ class StartNeedsAnOffset(StreamsTask):
 
 @found_by("stops_promptly")
 class StopRaises(StreamsTask):
-    """Closes what it never opened."""
+    """stop() closes an object that was never opened."""
 
     def stop(self) -> None:
         super().stop()

@@ -1,4 +1,4 @@
-"""A correct connector, from which each of `bugs` differs in one point.
+"""A correct connector; each connector of `bug_list` differs from it in one point.
 
 It has three streams of records. Each is a source partition, and its offset is the number of the last record.
 """
@@ -66,7 +66,7 @@ class StreamsTask(SourceTask):
 
 
 class StreamsConnector(SourceConnector):
-    """Deals the streams to the tasks."""
+    """Distributes the streams among the tasks."""
 
     task: type[SourceTask] = StreamsTask
 

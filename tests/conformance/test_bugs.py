@@ -1,4 +1,4 @@
-"""The conformance suite finds the bugs that authors make, and accuses no correct connector."""
+"""The conformance suite finds authors' bugs, and reports none in correct connectors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.table_files import WRITE
 
 BY_NAME = {check.name: check for check in CHECKS}
 
-# Long enough for any machine, because correct connectors return at once.
+# Long enough for any machine; correct connectors return at once anyway.
 PATIENT = Limits(call_s=120, stop_s=120)
 LIMITS = {
     PollBlocks.__name__: Limits(call_s=2),
-    # Without a poll at the end of the source, which would take long.
+    # The poll at the end of the source must not be awaited, as it would take long.
     StopIsIgnored.__name__: Limits(call_s=120, stop_s=0.5),
 }
 
@@ -48,7 +48,7 @@ def test_a_bug_is_found_with_its_line(connector: type[SourceConnector]) -> None:
     assert Path(found.value.where.rpartition(":")[0]).parent == Path(__file__).parent, found.value
 
 
-def test_each_rule_of_the_bugs_exists() -> None:
+def test_each_bug_names_an_existing_check() -> None:
     assert len(BUGS) >= 20
     assert set(BUGS.values()) <= set(BY_NAME)
 
@@ -62,7 +62,7 @@ def test_correct_connectors_pass(check: Check, connector: type[SourceConnector])
 
 @pytest.fixture
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a file source waits for its file to grow: the checks wait for that often."""
+    """Shorten the wait of a file source for its file to grow: the checks often wait for it."""
     monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.1)
 
 

@@ -1,4 +1,4 @@
-"""The sources of databases pass the conformance suite."""
+"""The database sources pass the conformance suite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tables(postgres: EmbeddedPostgres) -> Iterator[Database]:
 @pytest.mark.parametrize("mode", ["snapshot", "incrementing"])
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 def test_the_jdbc_source_passes(check: Check, mode: str, tables: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    # How long a poll waits for rows: the checks wait for that often.
+    # Shorten the wait of a poll for rows: the checks often wait for it.
     monkeypatch.setattr(rounds, "_LONGEST_WAIT_SECONDS", 0.1)
     config = {
         "connection.url": tables.jdbc_url,
@@ -47,7 +47,7 @@ def test_the_jdbc_source_passes(check: Check, mode: str, tables: Database, monke
 
 @pytest.fixture
 def stream(database: Database) -> Iterator[Topics]:
-    """Changes of a slot that nothing has read: thirty transactions on two tables."""
+    """Changes in a slot that has not been read: thirty transactions on two tables."""
     database.execute("create table a(id int primary key, name text); create table b(id int primary key)")
     topics = Topics(database, snapshot_mode="no_data", publication_name="p")
     database.execute("create publication p for all tables")
@@ -63,16 +63,16 @@ def stream(database: Database) -> Iterator[Topics]:
     topics.drop_slot()
 
 
-# These do not apply to a slot: a task that is killed keeps it until the server misses the connection, which the kit takes
-# for the end of the source (tests/chaos/test_postgres_kills.py kills real workers); and it does not go back to an older
-# offset than one that a task has started from.
+# These checks do not suit a slot. A killed task's slot stays in use until the server notices the lost connection, which
+# the kit takes for the end of the source (tests/chaos/test_postgres_kills.py kills real workers). And the slot does not
+# go back to an offset older than one from which a task has started.
 NO_SLOT = ("survives_kills_before_a_commit", "survives_kills_after_a_commit", "resumes_from_every_offset")
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if str(check) not in NO_SLOT], ids=str)
 def test_the_postgres_source_passes(check: Check, stream: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What events say of the time of their reading is all that may differ.
+    # Only the times at which events were read may differ between runs.
     monkeypatch.setattr(streaming, "now_ms", lambda: 0)
-    # Every transaction of the database is one of Kafka's.
+    # Each database transaction is one Kafka transaction.
     monkeypatch.setattr(streaming, "_COMMIT_AFTER_S", 0.0)
     check(PostgresSourceConnector, stream.configs(), PATIENT)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import zipfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from fencepost.api.errors import ConfigError
 from fencepost.cli.main import cli
+from fencepost.config.java_plugins import SOURCE_CONNECTOR
 
 CORRECT = "tests.conformance.streams.StreamsConnector"
 
@@ -30,6 +33,19 @@ def test_a_correct_connector_passes_and_each_check_is_listed(config: str) -> Non
     assert result.exit_code == 0, result.output
     assert "resumes_from_every_offset            PASSED" in result.output
     assert "17 passed, 1 skipped in" in result.output
+
+
+@pytest.mark.parametrize("name", ["org.acme.Source", "java:org.acme.Source", "java:Source"])
+def test_a_java_connector_is_refused_with_the_reason(tmp_path: Path, config: str, name: str) -> None:
+    (tmp_path / "acme").mkdir()
+    with zipfile.ZipFile(tmp_path / "acme" / "a.jar", "w") as archive:
+        archive.writestr(f"META-INF/services/{SOURCE_CONNECTOR}", "org.acme.Source")
+
+    result = fencepost_test(name, "--config", config, "--plugin-path", str(tmp_path))
+
+    assert isinstance(result.exception, ConfigError)
+    assert f"org.acme.Source in {tmp_path / 'acme'} is a Java connector" in str(result.exception)
+    assert "run in workers only" in str(result.exception)
 
 
 def test_a_failure_is_reported_with_the_line_of_the_connector(tmp_path: Path, config: str) -> None:
@@ -127,7 +143,7 @@ def test_an_unreadable_source_skips_the_checks_that_read_it(tmp_path: Path, conf
     assert "SKIPPED   0.0 s: reads_the_source failed" in result.output
 
 
-def test_a_text_that_no_check_has_is_refused(config: str) -> None:
+def test_a_filter_that_matches_no_check_is_refused(config: str) -> None:
     result = fencepost_test(CORRECT, "--config", config, "-k", "nonsense")
 
     assert result.exit_code == 1

@@ -73,7 +73,7 @@ def test_unknown_properties_are_named_with_the_one_that_may_be_meant(folder: Pat
 
 
 @pytest.mark.parametrize(("content", "message"), [("", "has no rows"), ('{"n": 1}\n{"n"', "line 2, is not JSON")])
-def test_rows_that_are_none_are_refused(folder: Path, tmp_path: Path, content: str, message: str):
+def test_input_that_is_not_rows_is_refused(folder: Path, tmp_path: Path, content: str, message: str):
     (tmp_path / "bad.jsonl").write_text(content)
     result = tried(folder, "correct", "--rows", str(tmp_path / "bad.jsonl"))
     assert isinstance(result.exception, ConfigError)

@@ -1,1 +1,1 @@
-"""Random inputs for parsers, compared with others: `make fuzz CASES=100000 SEED=7`."""
+"""Random inputs for parsers, whose results are compared with other parsers': `make fuzz CASES=100000 SEED=7`."""

@@ -12,11 +12,11 @@ import sys
 import time
 
 _MODULES = {"csv": "tests.fuzz.csv_files", "values": "tests.fuzz.values"}
-"""Each has a function `run(cases, seed)`, which returns the number of cases and raises AssertionError with the seed of one."""
+"""Modules with a function `run(cases, seed)`; it returns the number of cases, or raises AssertionError with a seed."""
 
 
 def main() -> int:
-    """Do what the command line says; the exit status is 1 if a case fails."""
+    """Run the command line; the exit status is 1 if a case fails."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

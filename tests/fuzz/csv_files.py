@@ -49,18 +49,18 @@ _COMPRESSIONS = (bytes, gzip.compress, bz2.compress, lzma.compress)
 
 @dataclass
 class Reference:
-    """The records of a text: where they begin, end, and their fields, each with whether a quote opened it."""
+    """The records of a text: their bounds, and their fields, each with whether it was quoted."""
 
     text: bytes
     dialect: Dialect
     bounds: list[int] = field(default_factory=list)
-    """Where a record has just ended, for a text that goes on."""
+    """The positions after each complete record, if the text were to go on."""
     rows: list[list[tuple[bytes, bool]]] = field(default_factory=list)
-    """Without empty lines, and without what the end of the text leaves open."""
+    """The rows of complete records, without empty lines."""
     open_at: int | None = None
-    """Where a record begins that the end of the text leaves open."""
+    """The start of a record that is incomplete at the end of the text."""
     differs: bool = False
-    """Whether Python's csv reads it in another way."""
+    """Whether Python's csv reads the text differently."""
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one automaton, in one place to be read
         delimiter, quote, escape = (
@@ -126,7 +126,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Case:
-    """A text and how it is to be read."""
+    """A text, and the settings of its reader."""
 
     seed: int
     text: bytes
@@ -159,7 +159,7 @@ class Case:
         )
 
     def reader(self, columns: int) -> CsvReader:
-        """Return what reads the text into so many columns of STRING."""
+        """Return a reader of this many STRING columns."""
         names = tuple(f"c{number}" for number in range(columns))
         kinds = t.StructType([t.StructField(name, t.StringType()) for name in names])
         return CsvReader(kinds, file_columns=names, dialect=self.dialect, null_values=self.null_values)
@@ -170,7 +170,7 @@ class Case:
 
 
 def _shaped(chance: random.Random, dialect: Dialect, pieces: list[bytes]) -> Iterator[bytes]:
-    """Put pieces into fields of which most are quoted well, so that long texts stay in step."""
+    """Make fields of the pieces, most of them correctly quoted, so that records of long texts stay parseable."""
     quote = (dialect.quote or "").encode()
     for piece in pieces:
         if chance.random() < 0.6:
@@ -181,7 +181,7 @@ def _shaped(chance: random.Random, dialect: Dialect, pieces: list[bytes]) -> Ite
 
 
 def check(case: Case) -> None:
-    """Compare everything that reads a text in memory. Raises AssertionError."""
+    """Compare all ways to read a text in memory. Raises AssertionError."""
     whole = Reference(case.text, case.dialect)
     _check_python(case, whole)
     _check_bounds(case, whole)
@@ -209,9 +209,9 @@ def _check_python(case: Case, whole: Reference) -> None:
 def _check_bounds(case: Case, whole: Reference) -> None:
     text, quoting = case.text, case.dialect.quoting
     for length in range(len(text) + 1):
-        # A return as the last byte may be half of a line end.
+        # A carriage return as the last byte may be half of a CRLF.
         expected = [bound for bound in whole.bounds if bound < length or (bound == length and text[bound - 1] == _LF)]
-        # Bytes of an earlier block may follow.
+        # The buffer may have bytes of an earlier block behind the text.
         found = record_ends(bytearray(text[:length] + b'"\n' * PADDING), length, quoting=quoting)[1].tolist()
         if found != expected:
             raise case.says(f"Records of the first {length} bytes end at {found}, not at {expected}")
@@ -229,9 +229,9 @@ def _check_rows(case: Case, whole: Reference) -> None:
     widths = {len(row) for row in whole.rows}
     columns = max(widths, default=1)
     reader = case.reader(columns)
-    # Reading each record alone takes long.
+    # One split for each record is slow, so only some cases have that.
     for split_bytes in (1, 1 << 20) if case.seed % 8 == 0 else (1 + case.seed % 60,):
-        # The task cuts a file that is complete behind its last record, too.
+        # The task also cuts a complete file behind its last record.
         file: Any = io.BytesIO(case.text)
         size = len(case.text)
         cuts = scan_records(
@@ -262,7 +262,7 @@ def _check_rows(case: Case, whole: Reference) -> None:
 
 
 def check_task(case: Case, folder: Path) -> None:
-    """Compare the rows that a task reads from a file that grows, or is compressed. Raises AssertionError."""
+    """Compare the rows that a task reads from a growing or compressed file. Raises AssertionError."""
     chance = random.Random(case.seed)
     whole = Reference(case.text, case.dialect)
     compress = chance.choice(_COMPRESSIONS)
@@ -275,7 +275,7 @@ def check_task(case: Case, folder: Path) -> None:
         found, refused = _read_task(task, path, case.text[cut:])
     except DataError as error:
         if "no end of a record" in str(error):
-            # Rows may be longer than batch.bytes.
+            # A row may be longer than batch.bytes.
             return
         raise case.says(f"The task failed: {error}") from error
     finally:
@@ -302,7 +302,7 @@ def _properties(case: Case, path: Path, columns: int, batch_bytes: int) -> dict[
 
 
 def _read_task(task: Any, path: Path, more: bytes) -> tuple[list[tuple[str | None, ...]], int]:
-    """Return the rows of a file that grows, and how many are refused."""
+    """Return the rows of a growing file, and the number of refused rows."""
     batches = []
     for appended in (more, b""):
         while (batch := _polled(task)) is not None:
@@ -323,20 +323,20 @@ def _read_task(task: Any, path: Path, more: bytes) -> tuple[list[tuple[str | Non
 
 
 def _polled(task: Any) -> Any:
-    """What the task finds now, without the wait for more."""
-    found = task._look()
+    """The task's next batch, without a wait for more data."""
+    found = task._next_batch()
     if not found:
         return None
     wait_for_now = iter([found])
-    original, task._look = task._look, lambda: next(wait_for_now)
+    original, task._next_batch = task._next_batch, lambda: next(wait_for_now)
     try:
         return task.poll()
     finally:
-        task._look = original
+        task._next_batch = original
 
 
 def run(cases: int, seed: int) -> int:
-    """Run the cases of so many seeds from one on, and return their number. Raises AssertionError for one that fails."""
+    """Run a case for each seed from `seed` on, and return their number. Raises AssertionError for a failed case."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(cases):
             case = Case.of(seed + number)

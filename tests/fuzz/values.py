@@ -35,7 +35,7 @@ _JSON_WORDS: Final = ("NaN", "Infinity", "-Infinity", "true", "false", "null")
 
 @dataclass(frozen=True)
 class Case:
-    """Rows of one column, as they are in a file, and what they are: values, or REFUSED."""
+    """The rows of one column as in a file, and the expected value of each: a value, or REFUSED."""
 
     form: str
     kind: str
@@ -45,7 +45,7 @@ class Case:
 
 
 def run(cases: int, seed: int) -> int:
-    """Check `cases` random files. Returns their number; raises AssertionError that names the seed of the one that fails."""
+    """Check `cases` random files. Returns their number; raises AssertionError with the seed of a failed case."""
     with tempfile.TemporaryDirectory(prefix="fencepost-values-") as directory:
         path = Path(directory) / "data"
         for number in range(cases):
@@ -77,7 +77,7 @@ def make(chance: random.Random) -> Case:
 
 
 def _rows(case: Case, path: Path) -> Iterator[Any]:
-    """Yield the values of the rows that are accepted, read as one batch if all are."""
+    """Yield the values of accepted rows; if all are accepted, they are read as one batch."""
     everything = REFUSED not in case.expected
     split: Any = FileRange(str(path), 0, len(case.data))
     reader: Any
@@ -98,7 +98,7 @@ def _rows(case: Case, path: Path) -> Iterator[Any]:
 
 def _plain(value: pa.Scalar) -> Any:
     if pa.types.is_timestamp(value.type) or pa.types.is_date(value.type):
-        # Python has no years beyond 9999.
+        # Python's datetime has no years beyond 9999.
         return value.value
     return value.as_py()
 
@@ -125,7 +125,7 @@ def _text_case(chance: random.Random, form: str) -> Case:
         expected = [csv_value(kind, text) for text in texts]
         data = "".join(f"{text},z\n" for text in texts)
     if chance.random() < 0.5:
-        # Such as a batch has in which nothing is wrong.
+        # This is how a batch without refused rows is read.
         good = [n for n, value in enumerate(expected) if value is not REFUSED]
         texts, expected = [texts[n] for n in good], [expected[n] for n in good]
         data = "".join(f'{{"v": {text}, "z": "z"}}\n' if is_json else f"{text},z\n" for text in texts)
@@ -261,7 +261,7 @@ def _time_text(chance: random.Random, kind: str) -> str:
 
 
 def _in_json(chance: random.Random, kind: str, text: str) -> str:
-    """Write a text as a JSON value: as a number, or in quotes."""
+    """Write a value as JSON: as a number, or in quotes."""
     if kind in TEXTS or (kind.startswith("DECIMAL") and chance.random() < 0.4):
         return '"' + "".join(f"\\u{ord(c):04x}" if c in '"\\' or c < " " else c for c in text) + '"'
     number = text.strip(" \t")

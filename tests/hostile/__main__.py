@@ -29,7 +29,7 @@ _MATRIX = [(version, verification) for version in (2, 1) for verification in ("t
 
 @dataclass
 class Storm:
-    """What is done to a site, one thing after the other, and what was wrong with it."""
+    """Does one action after the other to a site, and collects the failures."""
 
     site: Site
     chance: random.Random
@@ -37,7 +37,7 @@ class Storm:
     done: int = 0
 
     def step(self) -> dict[str, str]:
-        """Do one thing; returns what does not hold of what was done, and of the good connectors."""
+        """Do one action; return the broken promises of the action and of the good connectors."""
         doing = self.chance.choices((self.connectors, self.ruin, self.topics, self.kill), (6, 3, 2, 2))[0]
         self.done += 1
         wrong = doing()
@@ -49,7 +49,7 @@ class Storm:
         return wrong
 
     def connectors(self) -> dict[str, str]:
-        """Some hostile connectors at once."""
+        """Run some hostile connectors at once."""
         everything = cases.harmless(self._fresh_folder())
         everything["a gigabyte"] = Case({"connector.class": "returning.Big", "mb": str(_GIGABYTE)}, delivers)
         chosen = self.chance.sample(sorted(everything), _TOGETHER)
@@ -57,14 +57,14 @@ class Storm:
         return run(self.site, {name: everything[name] for name in chosen})
 
     def ruin(self) -> dict[str, str]:
-        """One that ends the process or makes it useless."""
+        """Run a connector that ends the process or makes it useless."""
         way = self.chance.choice(cases.WILD)
         _say(f"  {way}")
         wrong = ends_and_comes_back(self.site, way, cases.meddling([way], self._fresh_folder(), delivers)[way])
         return {way: wrong} if wrong else {}
 
     def topics(self) -> dict[str, str]:
-        """Nonsense in the worker's topics, lies that are aborted, and more partitions."""
+        """Write nonsense to the worker's topics, abort false offsets, and add partitions."""
         kafka = self.site.kafka
         for name, config in self.site.goods.items():
             tasks = int(config["tasks.max"])
@@ -76,7 +76,7 @@ class Storm:
         return {}
 
     def kill(self) -> dict[str, str]:
-        """SIGKILL, and a new process; or a stop in good order."""
+        """Kill the worker with SIGKILL and start it again, or stop it gracefully."""
         if self.chance.random() < 0.5:
             _say("  the worker is killed")
             self.site.worker.process.end()
@@ -121,7 +121,7 @@ def main() -> int:
 
 
 def _shake(kafka: Kafka, chance: random.Random, folder: Path, seconds: float) -> list[str]:
-    """Shake one site for a while; returns what does not hold."""
+    """Do actions to one site for a while; return the broken promises."""
     faults = []
     try:
         with running_site(kafka, folder) as site:

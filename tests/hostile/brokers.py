@@ -1,4 +1,4 @@
-"""Kafka by other people's clients, and the broker that fencepost brings."""
+"""Kafka by confluent-kafka's clients, and the broker of `fencepost broker`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from kafka.admin import KafkaAdminClient, UpdateFeatureType
 from tests.hostile.programs import TIMEOUT_SECONDS, Program, free_port, unique, wait_for
 
 _RECORDS_AT_ONCE = 1_000
-# librdkafka waits for all of them, up to this time.
+# librdkafka waits until all records have come, or until this time is over.
 _WAIT_SECONDS = 0.01
 
 
 class Kafka:
-    """A Kafka cluster as any client has it."""
+    """A Kafka cluster as any client sees it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> str:
-        """Create a topic; settings have underscores for dots. One that is being deleted is waited for."""
+        """Create a topic; settings have underscores for dots. Waits while a topic of that name is being deleted."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
 
         def created() -> bool:
@@ -56,7 +56,7 @@ class Kafka:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions, 0 where there is no such topic."""
+        """The number of partitions; 0 if there is no such topic."""
         found = self.admin.list_topics(timeout=30).topics.get(topic)
         return 0 if found is None or found.error is not None else len(found.partitions)
 
@@ -70,12 +70,12 @@ class Kafka:
         return str(self.admin.describe_configs([resource])[resource].result()[name].value)
 
     def set_broker(self, **config: str) -> None:
-        """Change settings of all brokers while they run."""
+        """Change settings of all running brokers."""
         for node in self.admin.list_topics(timeout=30).brokers:
             self._alter(ConfigResource(ResourceType.BROKER, str(node)), config)
 
     def set_transaction_version(self, version: int) -> None:
-        """Have brokers keep transactions as those before 4.0 do (1), or with KIP-890 (2)."""
+        """Set the transaction version: 1 as in brokers before 4.0, or 2 with KIP-890."""
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
         try:
             change = UpdateFeatureType.SAFE_DOWNGRADE if version == 1 else UpdateFeatureType.UPGRADE
@@ -91,7 +91,7 @@ class Kafka:
         self.admin.incremental_alter_configs([resource])[resource].result()
 
     def send(self, topic: str, *records: tuple[bytes | None, bytes | None], partition: int | None = None) -> None:
-        """Write records, as a stranger who may."""
+        """Write records with an ordinary producer."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "message.max.bytes": 10_000_000})
         where = {} if partition is None else {"partition": partition}
         failures: list[KafkaError] = []
@@ -103,7 +103,7 @@ class Kafka:
         assert not failures, failures
 
     def read(self, topic: str) -> list[Message]:
-        """All that a read_committed consumer sees by now, partition by partition."""
+        """All records that a read_committed consumer sees now, partition by partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
@@ -111,7 +111,7 @@ class Kafka:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # What is written later is left, so a broker need not wait for it.
+                # Later records are not read, so a broker need not wait for them.
                 "fetch.wait.max.ms": 10,
             }
         )
@@ -119,14 +119,14 @@ class Kafka:
         with contextlib.closing(consumer):
             for number in range(self.partitions(topic)):
                 partition = TopicPartition(topic, number, 0)
-                # What is written meanwhile is left: a topic that is always written to has no end.
+                # Records written meanwhile are ignored: otherwise a busy topic would never end.
                 end = consumer.get_watermark_offsets(partition, timeout=30)[1]
                 consumer.assign([partition])
                 messages += _up_to(consumer, partition, end)
         return messages
 
     def end(self, topic: str) -> int:
-        """How far the logs of a topic go, all partitions together."""
+        """The sum of the end offsets of all partitions."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": unique("stranger")})
         with contextlib.closing(consumer):
             ends = [
@@ -137,7 +137,7 @@ class Kafka:
 
 
 def _up_to(consumer: Consumer, partition: TopicPartition, end: int) -> list[Message]:
-    """Read a partition that is assigned up to an offset, or to its end."""
+    """Read the assigned partition up to an offset, or to its end."""
     messages = []
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while consumer.position([partition])[0].offset < end:
@@ -154,7 +154,7 @@ def _up_to(consumer: Consumer, partition: TopicPartition, end: int) -> list[Mess
 
 @contextlib.contextmanager
 def running_broker(folder: Path) -> Iterator[Kafka]:
-    """`fencepost broker`, until the end of the block."""
+    """Run `fencepost broker` until the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     program = Program("broker", "--port", str(port), "--data-dir", str(folder / "data"), log=folder / "broker.log")

@@ -1,4 +1,4 @@
-"""What is promised for each way to misbehave, by what it is that misbehaves."""
+"""The promise for each way to misbehave, by the kind of misbehaviour."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WHERE_A_CONNECTOR_RAISES: Mapping[str, Promise] = {
 
 
 def raised() -> dict[str, Case]:
-    """Each thing that can be raised in `poll`, and the worst of them in each other method."""
+    """Everything that `poll` can raise, and the worst exceptions in each other method."""
     return dict(
         (
             *(_raising("poll", what, promise) for what, promise in WHAT_IS_RAISED.items()),
@@ -104,7 +104,7 @@ def raised() -> dict[str, Case]:
 
 
 def polled() -> dict[str, Case]:
-    """What `poll` may and may not return."""
+    """Valid and invalid results of `poll`."""
     told = {
         **{how: says("poll", "dict") for how in ("a dict", "list of dicts")},
         **{how: says("poll", "SourceRecord") for how in ("one record", "a class", "a str", "a number", "bytes")},
@@ -113,21 +113,21 @@ def polled() -> dict[str, Case]:
         "a generator that fails": says("the source broke in the middle"),
         **dict.fromkeys(("a generator", "a tuple", "a deque", "a map", "an empty generator"), delivers),
         **dict.fromkeys(("lying list", "neither true nor false"), settles),
-        # As good as nothing.
+        # False counts as no records.
         "False": lets_go,
     }
     return _cases("returning.Returning", told)
 
 
 def record_fields() -> dict[str, Case]:
-    """What the fields of a record may and may not be."""
+    """Valid and invalid fields of a record."""
     topics = ("topic with a space", "topic dots", "topic too long", "topic a number")
     offsets = ("offset a str", "offset a list", "offset a number")
     unfit = ("offset of bytes", "offset of a set", "offset of an object", "offset of a date", "offset cyclic")
     promises: dict[str, Promise] = {
         **{how: says("topic") for how in (*topics, "topic bytes")},
         **{how: says("offset") for how in (*offsets, *unfit, "offset too deep", "offset huge")},
-        # Legal with Java, or left to the connector's own properties.
+        # These are legal in Java, or depend on the connector's other properties.
         **dict.fromkeys(("topic None", "topic empty", "offset None", "timestamp -1", "timestamp a date"), settles),
         **dict.fromkeys(("offset NaN", "partition None", "partition of numbers"), settles),
         "offset surrogate": stores("\ud800"),
@@ -153,7 +153,7 @@ def record_fields() -> dict[str, Case]:
 
 
 def returned() -> dict[str, Case]:
-    """What the other methods may and may not return."""
+    """Valid and invalid results of the other methods."""
     configs: dict[str, Promise] = {
         **{how: says("task_configs") for how in ("None", "a dict", "a str", "list of None", "list of str")},
         **{how: says("task_configs") for how in ("keys that are no text", "objects", "values that are no text")},
@@ -186,7 +186,7 @@ def returned() -> dict[str, Case]:
 
 
 def contexts() -> dict[str, Case]:
-    """What is done with what connectors and tasks are handed."""
+    """Misuse of the contexts and objects that connectors and tasks get."""
     boundary = {"transaction_boundary": "connector"}
     errors = {"none": settles, "text": settles, "class": settles, "exit": says("SystemExit"), "value": says("is gone")}
     return {
@@ -203,7 +203,7 @@ def contexts() -> dict[str, Case]:
     }
 
 
-# The names of connectors/meddling.py, which is for workers to import.
+# The names in connectors/meddling.py. Only workers import that module.
 MILD = (
     *("time zone", "locale", "warnings are errors", "streams closed", "folder deleted", "environment cleared", "umask"),
     *("randomness seeded", "garbage kept", "threads left", "thread raises", "fork, child exits", "fork, child goes on"),
@@ -225,13 +225,13 @@ HANGS = (
 
 
 def hanging() -> dict[str, Case]:
-    """Deadlocks in each method but `validate`, which a request waits for."""
+    """Deadlocks in each method except `validate`, for which a request waits."""
     config = {"connector.class": "hanging.Hanging"}
     return {f"hangs in {where}": Case({**config, "where": where}, lets_go) for where in HANGS}
 
 
 def meddling(ways: Iterable[str], folder: Path, promise: Promise) -> dict[str, Case]:
-    """Connectors that change their process, once: that they did is kept in `folder`."""
+    """Connectors that change their process once; a file in `folder` records that."""
     config = {"connector.class": "meddling.Meddling"}
     return {
         how: Case({**config, "how": how, "once": str(folder / f"{number}.once")}, promise)
@@ -240,7 +240,7 @@ def meddling(ways: Iterable[str], folder: Path, promise: Promise) -> dict[str, C
 
 
 def harmless(folder: Path) -> dict[str, Case]:
-    """All that a worker outlives, each under a name of its own; `folder` keeps what was done once."""
+    """All cases that a worker survives, by name; files in `folder` record what was done once."""
     themes: dict[str, dict[str, Case]] = {
         "raises": raised(),
         "polls": polled(),

@@ -1,4 +1,4 @@
-"""One broker, and one worker beside whose good connectors all hostile ones run."""
+"""One broker, and one worker on which good and hostile connectors run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="module")
 def worker_settings() -> dict[str, str]:
-    """Further settings of the module's worker; underscores for dots."""
+    """Further settings of the module's worker; underscores stand for dots."""
     return {}
 
 
@@ -27,7 +27,7 @@ def worker_settings() -> dict[str, str]:
 def _sites(
     kafka: Kafka, worker_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], Site]]:
-    """The module's site; another one once its worker was ended by a test that failed."""
+    """The module's site; a new one after a failed test has ended its worker."""
     found: list[Site] = []
     with contextlib.ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The commands of fencepost as processes, and waiting for what they do."""
+"""The commands of fencepost as processes, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.05
-# The processor time of asking again and again is taken from what is waited for.
+# Polls take CPU time from the process that is being waited for.
 _LONGEST_POLL_SECONDS = 0.2
 _POLL_SHARE = 0.05
 _STOP_SECONDS = 30.0
@@ -38,30 +38,30 @@ def wait_for(condition: Callable[[], T], what: str | Callable[[], str], timeout:
 
 
 def wait_for_some(condition: Callable[[], object], timeout: float = 5.0) -> None:
-    """Wait for something that may never be, and go on."""
+    """Wait for a condition that may never be true, and go on after that."""
     with contextlib.suppress(AssertionError, OSError, http.client.HTTPException):
         wait_for(condition, "", timeout)
 
 
 def unique(prefix: str) -> str:
-    """A name that nothing else has."""
+    """A unique name."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
 def free_port() -> int:
-    """A port of the loopback that was free a moment ago."""
+    """A port of the loopback that was free just now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 class Program:
-    """The command `fencepost` with arguments, in a process group of its own; its output is in a file."""
+    """The command `fencepost` with arguments, in its own process group; its output is in a file."""
 
     def __init__(self, *arguments: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.log = log
         command = [sys.executable, "-m", "fencepost", *arguments]
-        # Ends with the test process, however that ends.
+        # The kernel ends the process with the test process.
         leash = shutil.which("setpriv")
         if leash is not None:
             command = [leash, "--pdeathsig", "TERM", *command]
@@ -100,18 +100,18 @@ class Program:
             raise AssertionError(f"still runs after {timeout:g} s:\n{self.output[-4000:]}") from None
 
     def stop(self) -> int:
-        """End in good order: SIGTERM, and the exit code."""
+        """Stop it gracefully with SIGTERM, and return the exit code."""
         self.send(signal.SIGTERM)
         return self.wait()
 
     def end(self) -> None:
-        """End at once, if it still runs: SIGKILL, for the process and all that it started."""
+        """End it at once with SIGKILL if it still runs, with all its child processes."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def close(self) -> None:
-        """End, whatever it takes, with all that it started."""
+        """End it with all its child processes, in any state."""
         if self.running:
             self.send(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A worker with good connectors, beside which anything may be done, and what must be true of them whatever is done."""
+"""A worker with good connectors, which must stay correct whatever is done to the worker."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.hostile.brokers import Kafka
 from tests.hostile.programs import unique
 from tests.hostile.workers import Worker, good, running_worker, verify
 
-# What a log must not have, whatever connectors do: errors that nobody took note of.
+# Texts that no log may have, whatever connectors do: they are of errors that no code handled.
 _FORGOTTEN = ("was never retrieved", "was never awaited", "Exception in callback", "Unhandled exception in event loop")
 
 
 @dataclass
 class Site:
-    """A broker, a worker, and the good connectors on it: each is named as the topic that it writes to."""
+    """A broker, a worker, and its good connectors; each is named like its topic."""
 
     folder: Path
     kafka: Kafka
@@ -48,7 +48,7 @@ class Site:
         return name
 
     def check(self) -> None:
-        """The worker is in its group, its log has nothing that got lost, and the good connectors go on, soundly."""
+        """Check that the worker is in its group, no error was lost, and the good connectors go on correctly."""
         assert self.worker.process.running, self.worker.process.output[-6000:]
         assert self.worker.healthy
         self.worker.wait_for_progress(*self.goods)
@@ -63,12 +63,12 @@ class Site:
         assert not forgotten, forgotten
 
     def committed(self, name: str) -> dict[str, int]:
-        """The number of the last committed record by task, for connectors that number as `good` does."""
+        """The number of the last committed record of each task, for connectors that number like `good`."""
         found = ((at["partition"], at["offset"]) for at in self.worker.offsets(name))
         return {str(where["task"]): at["seq"] for where, at in found if "task" in where and type(at.get("seq")) is int}
 
     def verify(self) -> None:
-        """Stop the good connectors, have `fencepost verify` judge them, and let them go on."""
+        """Stop the good connectors, check them with `fencepost verify`, and resume them."""
         for name in self.goods:
             assert self.worker.carried_out("PUT", f"/connectors/{name}/stop").status == 204
         for name, config in self.goods.items():
@@ -82,9 +82,9 @@ class Site:
 
 
 def faults(kafka: Kafka, topic: str, committed: Mapping[str, int]) -> str:
-    """What is wrong with the numbers of a topic that is written to: nothing, if they are sound.
+    """The errors in the numbers of a topic that is being written to; empty if there are none.
 
-    All that was committed by a moment ago, by task, must be there; no number may be there twice.
+    All numbers that were committed before the check must be there, and no number twice.
     """
     seen: dict[str, list[int]] = defaultdict(list)
     for message in kafka.read(topic):
@@ -101,9 +101,9 @@ def faults(kafka: Kafka, topic: str, committed: Mapping[str, int]) -> str:
 
 @contextlib.contextmanager
 def running_site(kafka: Kafka, folder: Path, *, spark: bool = False, **settings: str) -> Iterator[Site]:
-    """A worker with two good connectors: a transaction for each poll, and one for an interval.
+    """Run a worker with two good connectors: one has a transaction for each poll, the other one for each interval.
 
-    In the end these are verified, and the worker must stop in good order.
+    At the end both are verified, and the worker must stop gracefully.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with running_worker(folder, kafka, spark=spark, **settings) as worker:
@@ -111,7 +111,7 @@ def running_site(kafka: Kafka, folder: Path, *, spark: bool = False, **settings:
         site.add_good()
         site.add_good(tasks="1", transaction_boundary="interval", transaction_boundary_interval_ms="300")
         yield site
-        # A test that found it ended has failed already.
+        # If the worker has ended, the test that ended it has failed already.
         if not worker.process.running:
             return
         site.verify()

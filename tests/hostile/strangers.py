@@ -1,4 +1,4 @@
-"""What strangers write to topics, and do to them."""
+"""Another client's writes to topics, and changes of topics."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ VALUES: tuple[bytes | None, ...] = (
     *(b'{"include-tasks":"x","only-failed":5}', b'{"topic":{"name":5}}', b'{"\\ud800":"\\ud800"}'),
 )
 
-# What stands for a good connector's own records: nothing that could be meant.
+# Values that replace a good connector's own records: none of them is valid.
 BROKEN = (b"", b"\xff\xfe", b"5", b"[]", b"{", b'"text"', _DEEP)
 
 
 def records(keys: tuple[bytes | None, ...]) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Each key with each value; those without a key have one, for nobody may write without to a compacted topic."""
+    """Each key with each value. Records without a key are left out, because compacted topics refuse them."""
     large = itertools.count()
     for key, value in itertools.product(keys, VALUES):
         if key is not None and (value is not _LARGE or next(large) == 0):
@@ -63,7 +63,7 @@ def records(keys: tuple[bytes | None, ...]) -> Iterator[tuple[bytes | None, byte
 
 
 def write_nonsense(kafka: Kafka, topics: dict[str, str], *, connector: str, tasks: int) -> None:
-    """Write to the worker's topics (`offsets`, `configs`, `status`) what nobody understands, some under good names."""
+    """Write invalid records to the worker's topics (`offsets`, `configs`, `status`), some with valid keys."""
     kafka.send(topics["configs"], *records(ANY_KEYS + CONFIG_KEYS))
     kafka.send(topics["status"], *records(ANY_KEYS + STATUS_KEYS))
     kafka.send(topics["offsets"], *records(ANY_KEYS))
@@ -79,7 +79,7 @@ def write_nonsense(kafka: Kafka, topics: dict[str, str], *, connector: str, task
 
 
 def write_aborted_lies(kafka: Kafka, offsets_topic: str, *, connector: str, tasks: int) -> None:
-    """Write well-formed offsets of a connector in a transaction that is aborted: they never were."""
+    """Write well-formed offsets of a connector in a transaction that is aborted, so they must have no effect."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": unique("stranger")})
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""Hostile connectors on one worker, beside good ones. What each is promised is in `cases`."""
+"""Hostile connectors next to good ones on one worker. The promises are in `cases`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THEMES: dict[str, Callable[[], dict[str, Case]]] = {
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_each_reports_its_error_and_the_others_keep_running(site: Site, theme: str) -> None:
+def test_each_hostile_connector_reports_its_error_and_others_run_on(site: Site, theme: str) -> None:
     wrong = run(site, THEMES[theme]())
 
     assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
@@ -41,7 +41,7 @@ def test_connectors_that_change_their_process_do_not_affect_others(site: Site, t
 
     assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
     site.check()
-    # Threads that are left, and whatever else, do not keep a worker from its end.
+    # Threads that hostile connectors left behind must not keep the worker from stopping.
     site.worker.restart()
     site.check()
 
@@ -54,7 +54,7 @@ def test_a_corrupted_worker_process_recovers_after_a_restart(site: Site, tmp_pat
     site.check()
 
 
-def test_a_poll_of_many_megabytes_is_one_transaction_like_any_other(site: Site) -> None:
+def test_a_poll_of_many_megabytes_is_one_transaction(site: Site) -> None:
     wrong = run(site, {"big": Case({"connector.class": "returning.Big", "mb": str(_MB)}, delivers)})
 
     assert not wrong, wrong
@@ -95,7 +95,7 @@ def test_connectors_that_hang_keep_no_worker_from_its_end(site: Site) -> None:
     site.check()
 
 
-def test_nothing_here_imports_fencepost_but_connectors_its_public_api() -> None:
+def test_only_hostile_connectors_import_fencepost_and_only_its_api() -> None:
     for file in sorted(Path(__file__).parent.rglob("*.py")):
         imports = [
             name

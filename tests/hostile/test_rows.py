@@ -1,4 +1,4 @@
-"""Rows that are made to be taken for something else: code, or fencepost's own messages."""
+"""Rows that imitate something else: code, or fencepost's own messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def spark_site(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 class Payload:
-    """What makes a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Payload:
 
 
 def malicious_rows(path: Path) -> list[str]:
-    """A payload in all forms that somebody might read it in."""
+    """A pickled payload in all encodings that some code might unpickle."""
     content = pickle.dumps(Payload(path), protocol=0), pickle.dumps(Payload(path))
     texts = [text for raw in content for text in (base64.b64encode(raw).decode(), raw.hex())]
     texts.append(content[0].decode("latin-1"))
@@ -45,7 +45,7 @@ def malicious_rows(path: Path) -> list[str]:
 
 
 def own_messages(site: Site) -> list[str]:
-    """What fencepost has said so far: its log, and the traces that its REST API shows."""
+    """All messages of fencepost so far: its log, and the traces in its REST API."""
     said = [re.sub(r"^\S+ \S+ +", "", line) for line in site.worker.process.output.splitlines()]
     statuses = site.worker.request("GET", "/connectors?expand=status").body
     for status in statuses.values():
@@ -54,7 +54,7 @@ def own_messages(site: Site) -> list[str]:
     return list(shortened.values())[-_OWN_MESSAGES:]
 
 
-def test_a_row_is_data_wherever_it_is_quoted(spark_site: Site, tmp_path: Path) -> None:
+def test_a_row_that_imitates_code_is_never_run(spark_site: Site, tmp_path: Path) -> None:
     ran = tmp_path / "code-ran"
     rows = malicious_rows(ran)
     casts = {f"cast {n}": _case("rows.Casting", row, says("CAST_INVALID_INPUT")) for n, row in enumerate(rows[:3])}
@@ -68,7 +68,7 @@ def test_a_row_is_data_wherever_it_is_quoted(spark_site: Site, tmp_path: Path) -
     spark_site.check()
 
 
-def test_fenceposts_own_words_are_data_like_any_other(spark_site: Site) -> None:
+def test_rows_with_fenceposts_own_messages_are_ordinary_data(spark_site: Site) -> None:
     failing = {"a failure": _case("rows.Shouting", "first", says("first"))}
     assert not run(spark_site, failing)
     rows = own_messages(spark_site)
@@ -89,7 +89,7 @@ def _case(plugin: str, row: str, promise: object) -> Case:
 
 
 def _files(site: Site, rows: list[str]) -> dict[str, Case]:
-    """Files of which one row is not the number that it should be: the file and the line are told."""
+    """Files with one row that is not a number: the error has to name the file and the line."""
     cases = {}
     for number, row in enumerate(rows):
         path = site.folder / f"rows-{number}.csv"

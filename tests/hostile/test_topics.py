@@ -1,4 +1,4 @@
-"""Topics and brokers that others change while connectors write to them."""
+"""Other clients change topics and brokers while connectors write to them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.hostile.workers import Worker, good, running_worker
 
 @pytest.fixture(scope="module")
 def worker_settings() -> dict[str, str]:
-    """The shortest session that brokers allow: that of a killed worker ends before another one takes over its tasks."""
+    """The shortest session timeout that brokers allow: other workers soon take over a killed worker's tasks."""
     return {"session_timeout_ms": "6000"}
 
 
 @pytest.fixture
 def own_site(kafka: Kafka, tmp_path: Path) -> Iterator[Site]:
-    """A site whose topics no other test uses: what is done to them stays."""
+    """A site whose topics no other test uses, because their changes persist."""
     with running_site(kafka, tmp_path) as site:
         yield site
 
@@ -58,7 +58,7 @@ def test_compaction_leaves_the_valid_records(own_site: Site) -> None:
     for topic in kept:
         kafka.set(topic, segment_ms="100", min_cleanable_dirty_ratio="0", max_compaction_lag_ms="100")
     offsets = own_site.topics["offsets"]
-    # Its records are of few keys, and would be thousands by then.
+    # The topic has few keys; without compaction it would have thousands of records by then.
     wait_for(lambda: kafka.end(offsets) > 20 * max(1, len(kafka.read(offsets))), f"{offsets} is compacted")
 
     own_site.worker.restart()
@@ -91,9 +91,10 @@ def test_changes_of_a_topic_of_records_do_not_affect_others(site: Site, change: 
     site.check()
 
 
-def test_an_offsets_topic_of_a_connectors_own_may_be_deleted_under_it(site: Site) -> None:
+def test_a_running_connectors_own_offsets_topic_may_be_deleted(site: Site) -> None:
     kafka = site.kafka
-    # One that fencepost had just created it would wait for, as brokers learn of it late.
+    # A topic that fencepost just created would be waited for, as brokers learn of it late. So another client creates
+    # this one.
     own = kafka.create(unique("own-offsets"), cleanup_policy="compact")
     name = site.add_good(tasks="1", offsets_storage_topic=own)
 
@@ -108,7 +109,7 @@ def test_an_offsets_topic_of_a_connectors_own_may_be_deleted_under_it(site: Site
     site.check()
 
 
-def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) -> None:
+def test_an_offsets_topic_with_retention_is_named(kafka: Kafka, tmp_path: Path) -> None:
     with running_worker(tmp_path, kafka) as worker:
         site = Site(tmp_path, kafka, worker)
         site.add_good()
@@ -132,7 +133,8 @@ def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) 
 
 @pytest.mark.parametrize("which", ["config", "status", "offset"])
 def test_a_deleted_topic_of_the_worker_is_named_or_recreated(kafka: Kafka, tmp_path: Path, which: str) -> None:
-    # One that fencepost had just created it would wait for, as brokers learn of it late.
+    # A topic that fencepost just created would be waited for, as brokers learn of it late. So another client creates
+    # this one.
     topic = kafka.create(unique(which), cleanup_policy="compact")
     with running_worker(tmp_path, kafka, **{f"{which}_storage_topic": topic}) as worker:
         name = Site(tmp_path, kafka, worker).add_good()
@@ -149,7 +151,7 @@ def test_a_deleted_topic_of_the_worker_is_named_or_recreated(kafka: Kafka, tmp_p
         assert worker.process.running
 
 
-def test_the_kind_of_transactions_may_change_under_a_running_worker(site: Site) -> None:
+def test_the_transaction_version_may_change_under_a_running_worker(site: Site) -> None:
     kafka = site.kafka
     try:
         for version, verification in ((1, "false"), (2, "true")):
@@ -165,7 +167,7 @@ def test_the_kind_of_transactions_may_change_under_a_running_worker(site: Site) 
 
 
 def _runs_or_says_why(worker: Worker, name: str) -> None:
-    """Wait until a connector commits; where it is FAILED instead it must say so, and a restart must do."""
+    """Wait until a connector commits. If it is FAILED instead, it must have a trace, and a restart must mend it."""
 
     def settled() -> bool:
         status = worker.status(name)

@@ -1,4 +1,4 @@
-"""Runs hostile connectors beside good ones, and finds where what is promised of them does not hold."""
+"""Runs hostile connectors next to good ones, and finds broken promises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GOOD_ENOUGH = 10
 
 @dataclass(frozen=True)
 class Trial:
-    """A hostile connector that was created: its name, which is its topic too, and the answer."""
+    """A hostile connector that was created: its name, which is also its topic's, and the answer to the request."""
 
     site: Site
     name: str
@@ -28,7 +28,7 @@ class Trial:
 
     @property
     def told(self) -> str:
-        """All that the worker says against the connector: the answer to its creation and the traces of its status."""
+        """All messages about the connector: the answer to its creation and the traces in its status."""
         if self.answer.status >= 400:
             return self.answer.message
         status = self.site.worker.status(self.name)
@@ -44,12 +44,12 @@ class Trial:
 
 
 Promise = Callable[[Trial], None]
-"""Raises AssertionError where it does not hold."""
+"""Raises AssertionError if the promise is broken."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """The configuration of a hostile connector, and what is promised of it."""
+    """The configuration of a hostile connector, and the promise about it."""
 
     config: Mapping[str, str]
     promise: Promise
@@ -57,7 +57,7 @@ class Case:
 
 
 def says(*texts: str) -> Promise:
-    """The connector is refused, or it or a task is FAILED, in the words that its author needs (any case)."""
+    """The connector is refused, or it or a task is FAILED, with a message that has these texts (in any case)."""
 
     def promise(trial: Trial) -> None:
         def failed() -> bool:
@@ -72,7 +72,7 @@ def says(*texts: str) -> Promise:
 
 
 def restarts(*texts: str) -> Promise:
-    """A task that tells of a passing failure, and is tried again."""
+    """The task fails with a retriable error that has these texts, and is restarted."""
 
     def promise(trial: Trial) -> None:
         wait_for(
@@ -85,7 +85,7 @@ def restarts(*texts: str) -> Promise:
 
 
 def delivers(trial: Trial) -> None:
-    """The connector runs and its records arrive, sound as those of a good one."""
+    """The connector runs, and its records arrive like a good one's."""
     wait_for(
         lambda: trial.answer.status < 300 and trial.delivered() >= _GOOD_ENOUGH,
         lambda: f"delivers: {trial.states} {trial.told[-600:]}",
@@ -95,7 +95,7 @@ def delivers(trial: Trial) -> None:
 
 
 def settles(trial: Trial) -> None:
-    """Whatever becomes of it is told: the connector is refused or FAILED with a reason, or runs and delivers."""
+    """The connector is refused or FAILED with a reason, or runs and delivers."""
 
     def settled() -> bool:
         failed = trial.answer.status >= 400 or "FAILED" in trial.states or "RESTARTING" in trial.states
@@ -122,12 +122,12 @@ def stores(seq: object) -> Promise:
 
 
 def lets_go(trial: Trial) -> None:
-    """Nothing but that it can be deleted, which holds for all."""
+    """The connector can be deleted, which is checked for all cases. There is no other promise."""
     assert trial.answer.status in (201, 400), trial.answer
 
 
 def run(site: Site, cases: Mapping[str, Case]) -> dict[str, str]:
-    """Run each case, several at once; returns what does not hold, by case."""
+    """Run the cases, several at once; return the broken promises by case."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results = dict(zip(cases, pool.map(lambda name: _run(site, name, cases[name]), cases), strict=True))
     return {name: wrong for name, wrong in results.items() if wrong}
@@ -150,9 +150,9 @@ def _run(site: Site, title: str, case: Case) -> str:
 
 
 def ends_and_comes_back(site: Site, title: str, case: Case) -> str:
-    """Run a case that may end or ruin the worker's process, start that again, and see that its promise holds then.
+    """Run a case that may end or break the worker's process, restart the process, and check the promise then.
 
-    Returns what does not hold.
+    Returns the broken promises.
     """
     name = unique(re.sub(r"[^a-z0-9]+", "-", title.lower()))
     done = Path(case.config["once"])
@@ -160,7 +160,7 @@ def ends_and_comes_back(site: Site, title: str, case: Case) -> str:
     try:
         site.worker.create(name, {"topic": name, "tasks.max": "1", "poll.ms": "20", **case.config})
         wait_for(lambda: done.exists() or not site.worker.process.running, f"{title} is done", _SECONDS)
-        # It goes on in its ruins for a while, where it can.
+        # If the broken process still runs, let it go on for a while.
         before = site.kafka.end(name)
         wait_for_some(lambda: not site.worker.process.running or site.kafka.end(name) > before + _GOOD_ENOUGH)
         site.worker.process.end()

@@ -1,4 +1,4 @@
-"""`fencepost worker` and `fencepost verify` as a stranger has them: processes, and the REST API."""
+"""`fencepost worker` and `fencepost verify` from outside: processes, and the REST API."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The message of an error."""
+        """The message of an error response."""
         return str(self.body.get("message")) if isinstance(self.body, dict) else str(self.body)
 
 
 class Worker:
-    """`fencepost worker`, and requests to it. It may be started again with the same file."""
+    """The process `fencepost worker`, and requests to it. It may be restarted with the same file."""
 
     def __init__(self, folder: Path, properties: Mapping[str, str], *, spark: bool = False) -> None:
         self.port = free_port()
-        # A worker that finds no Java starts no Spark, which would take most of the machine.
+        # A worker that finds no Java does not start Spark, which would take most of the machine.
         self._environment = {} if spark else {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
         self.properties = {**properties, "listeners": f"http://127.0.0.1:{self.port}"}
         self._file = folder / f"worker-{self.port}.properties"
@@ -57,13 +57,13 @@ class Worker:
         assert self.process.running, f"the worker ended:\n{self.process.output[-6000:]}"
 
     def restart(self) -> None:
-        """Stop in good order, start, and wait until the worker is in its group."""
+        """Stop gracefully, start, and wait until the worker is in its group."""
         assert self.process.stop() == 0, self.process.output[-4000:]
         self.start()
         self.wait_until_healthy()
 
     def revive(self) -> bool:
-        """Start a process that ended, as what looks after services does; says whether one had ended."""
+        """Start a process that ended, like a service manager; return whether one had ended."""
         if self.process.running:
             return False
         self.process.close()
@@ -90,7 +90,7 @@ class Worker:
             return Answer(response.status, text.decode(errors="replace"))
 
     def carried_out(self, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request until the worker does not ask to send it again (409), and return the answer."""
+        """Repeat a request while the worker answers 409, and return the final answer."""
         answers: list[Answer] = []
 
         def answered() -> bool:
@@ -104,13 +104,13 @@ class Worker:
         return self.carried_out("PUT", f"/connectors/{name}/config", dict(config))
 
     def delete(self, name: str) -> None:
-        """Delete a connector, and see that it is gone."""
+        """Delete a connector, and wait until it is gone."""
         answer = self.carried_out("DELETE", f"/connectors/{name}")
         assert answer.status in (204, 404), answer
         wait_for(lambda: self.request("GET", f"/connectors/{name}").status == 404, f"{name} is gone")
 
     def status(self, name: str) -> dict[str, Any]:
-        """The status of a connector, with empty parts while nobody reported."""
+        """The status of a connector, with empty parts until they are reported."""
         answer = self.request("GET", f"/connectors/{name}/status")
         return answer.body if answer.status == 200 else {"connector": {"state": ""}, "tasks": []}
 
@@ -123,9 +123,9 @@ class Worker:
         wait_for(lambda: self.states(name) == list(states), lambda: f"{states}: {self.status(name)}")
 
     def offsets(self, name: str) -> Any:
-        """The committed offsets of a connector as the worker tells them.
+        """The committed offsets of a connector, from the worker.
 
-        A stranger's record that is not an offset has the worker answer with an error, until a task commits.
+        If another client wrote an invalid offset, the worker answers with an error until a task commits.
         """
         path = f"/connectors/{name}/offsets"
         answers: list[Answer] = []
@@ -138,7 +138,7 @@ class Worker:
         return answers[-1].body["offsets"]
 
     def wait_for_progress(self, *names: str) -> None:
-        """Wait until each connector has committed something new."""
+        """Wait until each connector commits again."""
         before = {name: self.offsets(name) for name in names}
         wait_for(
             lambda: all(self.offsets(name) != before[name] for name in names),
@@ -147,7 +147,7 @@ class Worker:
 
 
 def worker_properties(kafka: Kafka, group: str, **settings: str) -> dict[str, str]:
-    """The file of a worker, with the connectors of this package on its `plugin.path`."""
+    """The properties file of a worker, with this package's connectors on its `plugin.path`."""
     return {
         "bootstrap.servers": kafka.bootstrap_servers,
         "group.id": group,
@@ -170,7 +170,7 @@ def worker_properties(kafka: Kafka, group: str, **settings: str) -> dict[str, st
 
 @contextlib.contextmanager
 def running_worker(folder: Path, kafka: Kafka, *, spark: bool = False, **settings: str) -> Iterator[Worker]:
-    """`fencepost worker` in a group of its own, until the end of the block."""
+    """Run `fencepost worker` in its own group until the end of the block."""
     worker = Worker(folder, worker_properties(kafka, unique("group"), **settings), spark=spark)
     worker.start()
     try:
@@ -181,7 +181,7 @@ def running_worker(folder: Path, kafka: Kafka, *, spark: bool = False, **setting
 
 
 def good(topic: str, *, tasks: str = "2", **config: str) -> dict[str, str]:
-    """The configuration of a well-behaved connector, which numbers what it writes to `topic`."""
+    """The configuration of a good connector, which writes numbered records to `topic`."""
     return {
         "connector.class": "good.Numbers",
         "topic": topic,
@@ -192,7 +192,7 @@ def good(topic: str, *, tasks: str = "2", **config: str) -> dict[str, str]:
 
 
 def verify(kafka: Kafka, topic: str, connector: str, offsets_topic: str) -> str:
-    """What `fencepost verify` has against the topic of a good connector that is stopped: nothing, if it is sound."""
+    """The errors that `fencepost verify` finds in the topic of a stopped good connector; empty if there are none."""
     arguments: Sequence[str] = (
         *("verify", topic, "--sequence", "value.seq", "--source-partition", "value.task", "--first", "1"),
         *("--connector", connector, "--offsets-topic", offsets_topic, "--bootstrap-server", kafka.bootstrap_servers),

@@ -1,1 +1,1 @@
-"""The suite can fail: with a guard of the guarantee taken out of the code, a test turns red."""
+"""The suite can fail: if a guard of exactly-once delivery is removed from the code, a test fails."""

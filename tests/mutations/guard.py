@@ -1,4 +1,4 @@
-"""What a guard is, and the code that guards stand in."""
+"""The definition of a guard, and the code that has guards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PACKAGE = ROOT / "src" / "fencepost"
 
 @dataclass(frozen=True)
 class Guard:
-    """A piece of code that exactly-once stands on, what is left without it, and a test that must notice.
+    """A piece of code that exactly-once delivery depends on, its replacement, and a test that must fail without it.
 
-    `file` is below `src/fencepost`, and `test` is what pytest calls the test.
+    `file` is below `src/fencepost`, and `test` is the test's id in pytest.
     """
 
     name: str
@@ -24,10 +24,10 @@ class Guard:
 
     @property
     def occurrences(self) -> int:
-        """How many times the guard stands in its file: once, if it can be taken out."""
+        """The number of times that the guard's code is in its file; it must be once."""
         file = PACKAGE / self.file
         return file.read_text().count(self.code) if file.exists() else 0
 
     def mutated(self) -> str:
-        """The file's text without the guard."""
+        """The file's text with the guard replaced."""
         return (PACKAGE / self.file).read_text().replace(self.code, self.without)

@@ -1,4 +1,4 @@
-"""Each guard is taken out of a copy of the package, and its test must fail. Run by `make mutations`."""
+"""Each guard is removed from a copy of the package, and its test must fail. Run by `make mutations`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _copy(folder: Path) -> Path:
 
 def _run(test: str, source: Path, bootstrap_servers: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(source), OUTER_BROKER: bootstrap_servers}
-    # The outer run's workers and seed are not the inner run's.
+    # The outer run's xdist workers and seed must not apply to the inner run.
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", test]
     return subprocess.run(
@@ -32,7 +32,7 @@ def _run(test: str, source: Path, bootstrap_servers: str) -> subprocess.Complete
     )
 
 
-# `make mutations K=...` finds guards by these ids: by their files, and by words of their names.
+# `make mutations K=...` selects guards by these ids: by their file, and by words in their names.
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.file}: {guard.name}")
 def test_each_guard_has_a_test_that_fails_without_it(guard: Guard, bootstrap_servers: str, tmp_path: Path):
     mutated = _copy(tmp_path) / guard.file

@@ -1,4 +1,4 @@
-"""The guards are those of the code as it is, so that `make mutations` can take each of them out."""
+"""Each guard's code is in the package, so that `make mutations` can remove it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_each_guard_occurs_once_in_the_code() -> None:
 def test_without_a_guard_the_code_differs_and_can_be_run() -> None:
     for guard in GUARDS:
         assert guard.code != guard.without, _told([f"{guard.name}: nothing is taken out"])
-        # Java is compiled by the test.
+        # The test compiles Java code.
         if guard.file.endswith(".py"):
             ast.parse(guard.mutated(), filename=guard.file)
 
 
 def test_the_test_of_each_guard_exists(request: pytest.FixtureRequest) -> None:
-    """Parameters are checked of tests that are collected, as all are by `make test`."""
+    """Parameters are checked only for collected tests; `make test` collects all tests."""
     collected = {item.nodeid for item in request.session.items}
     functions = {nodeid.partition("[")[0] for nodeid in collected}
     faults = []

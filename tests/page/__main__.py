@@ -1,15 +1,15 @@
 """Uses the page at /ui in a real Chromium, on a real worker and broker, and makes the pictures of the docs.
 
-.venv/bin/python -m tests.page --pictures docs/pictures
+.venv/bin/python -m tests.page --pictures docs/pictures [--looks FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,16 +21,19 @@ from fencepost.herder.distributed.group_metrics import GroupMetrics
 from tests.page.changes import check_changes
 from tests.page.chromium import Tab, chromium
 from tests.page.hardships import check_hardships
+from tests.page.history import check_history
+from tests.page.java_connectors import check_java
 from tests.page.looks import check_contrast, check_plots, take_down_labels
+from tests.page.pictures import NARROW, WIDE, Pictures, set_look
 from tests.page.terminal import picture_of_demo, picture_of_top
 from tests.support.model_herder import ModelHerder
-from tests.support.processes import Process
 from tests.support.rest import RestApis
 from tests.support.topics import Topics
+from tests.support.workers import Group, WorkerApi
 
 _SECONDS = 60
-_NARROW = 390
-_STRING = "org.apache.kafka.connect.storage.StringConverter"
+# A busy machine must not cost a worker its membership while pictures are taken.
+_SESSION_MS = 60_000
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
 _EVENTS = "document.querySelectorAll('ul.events li')"
 _CARD = "[...document.querySelectorAll('article')].find((each) => each.textContent.includes('a-job-that-hangs'))"
@@ -38,27 +41,31 @@ _STATES = "[...document.querySelectorAll('.tiles .state')].map((each) => each.te
 _FAIL_THE_LAST = """
 import(new URL('live.js', document.baseURI)).then(({ live }) => { live.rows.get('connector-499').state = 'FAILED'; })
 """
-_RESTART = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Restart what failed')"
+_RESTART = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Restart failed parts')"
+_FIRST_FIGURES = "document.querySelector('table.figures tbody th')"
 _ROW = "document.querySelectorAll('table.connectors tbody tr')"
 
 
 def main() -> None:
-    """Run all, and print what was found."""
+    """Run all checks, and print the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--pictures", type=Path, required=True)
-    pictures = parser.parse_args().pictures
-    pictures.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--looks", type=Path, help="a folder for each view in light and dark, wide and narrow")
+    arguments = parser.parse_args()
+    pictures = Pictures(arguments.pictures, arguments.looks)
     with tempfile.TemporaryDirectory(prefix="fencepost-page-") as folder:
         print(f"500 connectors are shown after {_many_connectors(Path(folder)):.2f} s")
         check_hardships(Path(folder))
+        check_history(Path(folder))
         with EmbeddedBroker(Path(folder) / "broker") as broker:
             _use(Path(folder), broker.bootstrap_servers, pictures)
-    picture_of_demo(pictures / "demo.svg")
-    print(f"The page works; its pictures are in {pictures}")
+            check_java(Path(folder) / "java", broker.bootstrap_servers, pictures)
+    picture_of_demo(pictures.docs / "demo.svg")
+    print(f"The page works; its pictures are in {pictures.docs}")
 
 
 def _many_connectors(folder: Path) -> float:
-    """The seconds from the request for the page until 500 connectors are rendered."""
+    """Return the seconds from the request for the page until 500 connectors are rendered."""
     herder = ModelHerder()
     group = GroupMetrics()
     registry = CollectorRegistry(auto_describe=False)
@@ -88,8 +95,8 @@ def _many_connectors(folder: Path) -> float:
                 group.fenced(0.2, success=True)
                 await tab.wait_for(f"{_EVENTS}.length === 3 && {_EVENTS}[0].textContent.includes('1 rebalance')")
                 assert (await tab.value(_STATES)).startswith("FAILED,"), "failed ones come first"
-                await tab.size(_NARROW, 800)
-                assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
+                await tab.size(NARROW, 800)
+                assert await tab.value("document.documentElement.scrollWidth") <= NARROW
                 assert tab.errors == [], tab.errors
                 return seconds
 
@@ -102,39 +109,27 @@ def _rebalance(group: GroupMetrics) -> None:
     group.rebalance_completed()
 
 
-def _use(folder: Path, bootstrap: str, pictures: Path) -> None:
+def _use(folder: Path, bootstrap: str, pictures: Pictures) -> None:
     Topics(bootstrap).create("orders", partitions=2)
-    worker = folder / "worker.properties"
-    worker.write_text(
-        f"bootstrap.servers={bootstrap}\ngroup.id=shop\nlisteners=http://127.0.0.1:0\nkey.converter={_STRING}\n"
-        f"value.converter={_STRING}\noffset.storage.partitions=1\nfencepost.files.allowed.paths={folder}\n"
-    )
+    topics = {f"{kind}_storage_topic": f"shop-{kind}" for kind in ("config", "offset", "status")}
+    group = Group(folder, bootstrap, group_id="shop", session_timeout_ms=str(_SESSION_MS), **topics)
     lines = folder / "orders.txt"
     lines.touch()
-    files = [
-        _connector(
-            folder, "orders", lines, "orders", "transaction.boundary=interval\ntransaction.boundary.interval.ms=1500"
-        ),
-        _connector(folder, "customers", lines, "customers"),
-        _connector(folder, "broken", lines, "numbers", f"value.converter={_LONG}"),
-    ]
-    arguments = ("standalone", "--quiet", str(worker), *map(str, files))
-    with Process.fencepost(*arguments, log_file=folder / "log") as process:
-        process.wait_for_output("The REST API answers at")
-        found = re.search(r"answers at (http://127\.0\.0\.1:\d+)", process.output)
-        assert found is not None
-        asyncio.run(_look(found[1], folder, lines, bootstrap, pictures))
+    with group.workers(3) as workers:
+        interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1500"}
+        _create(workers[0], "orders", lines, "orders", interval)
+        _create(workers[0], "customers", lines, "customers", {})
+        _create(workers[0], "broken", lines, "numbers", {"value.converter": _LONG})
+        asyncio.run(_look(workers[0].url, folder, lines, bootstrap, pictures))
 
 
-def _connector(folder: Path, name: str, source: Path, topic: str, *more: str) -> Path:
-    path = folder / f"{name}.properties"
-    path.write_text(
-        "\n".join([f"name={name}", "connector.class=FileStreamSource", f"file={source}", f"topic={topic}", *more])
-    )
-    return path
+def _create(worker: WorkerApi, name: str, source: Path, topic: str, more: Mapping[str, str]) -> None:
+    config = {"connector.class": "FileStreamSource", "file": str(source), "topic": topic, **more}
+    answer = worker.request("POST", "/connectors", {"name": name, "config": config})
+    assert answer.status == 201, answer
 
 
-async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: Path) -> None:
+async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: Pictures) -> None:
     writing = asyncio.ensure_future(_write(lines))
     async with chromium(folder / "profile") as tab:
         await take_down_labels(tab)
@@ -148,7 +143,7 @@ async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: P
         await _topic(tab, url, bootstrap, pictures)
         await tab.scheme("light")
         await check_changes(tab, url, _one_line(folder), pictures)
-        await picture_of_top(url, pictures / "top.svg")
+        await picture_of_top(url, pictures.docs / "top.svg")
         assert tab.errors == [], tab.errors
     writing.cancel()
 
@@ -167,22 +162,20 @@ async def _write(lines: Path) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _overview(tab: Tab, pictures: Path) -> None:
+async def _overview(tab: Tab, pictures: Pictures) -> None:
     await tab.wait_for(f"{_ROW}.length === 3")
     await tab.wait_for(f"{_ROW}[0].textContent.includes('broken') && {_ROW}[0].textContent.includes('FAILED')")
     await tab.wait_for(f"[...{_ROW}].filter((row) => row.textContent.includes('RUNNING')).length === 2")
-    for scheme in ("light", "dark"):
-        await tab.scheme(scheme)
-        await tab.screenshot(pictures / f"overview-{scheme}.png")
+    for name, scheme, width in (("dark", "dark", WIDE), ("narrow", "light", NARROW), ("narrow-dark", "dark", NARROW)):
+        await set_look(tab, scheme, width)
+        assert await tab.value("document.documentElement.scrollWidth") <= width
+        await tab.screenshot(pictures.docs / f"overview-{name}.png")
     await check_contrast(tab)
-    await tab.size(_NARROW, 800)
-    assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
-    await tab.screenshot(pictures / "overview-narrow.png")
-    await tab.size(1280, 800)
+    await pictures.take(tab, "overview")
 
 
 async def _failed_connector(tab: Tab) -> None:
-    """What failed is said before the trace, and what there is not in words; the view begins at its top."""
+    """The error is shown above the trace, and missing parts are named; the page starts at its top."""
     await tab.value("scrollTo(0, 1_000)")
     await tab.value("document.querySelector('a[href=\"#/connectors/broken\"]').click()")
     await tab.wait_for("document.querySelector('h1')?.textContent === 'broken FAILED'")
@@ -198,10 +191,10 @@ async def _failed_connector(tab: Tab) -> None:
     await tab.wait_for(f"{_ROW}.length === 3")
 
 
-async def _one_connector(tab: Tab, pictures: Path) -> None:
+async def _one_connector(tab: Tab, pictures: Pictures) -> None:
     await tab.value("document.querySelector('a[href=\"#/connectors/orders\"]').click()")
     await tab.wait_for(f"{_RESTART}?.disabled")
-    # The time line and the rate, and the lag if there is one.
+    # The timeline and the rate; also the lag if there is one.
     await tab.wait_for("document.querySelectorAll('canvas').length >= 2")
     await tab.wait_for("document.querySelector('ul.logs li') !== null")
     await tab.wait_for("/[1-9]\\d* transactions of 1 tasks/.test(document.querySelector('.plot').ariaLabel)")
@@ -213,10 +206,10 @@ async def _one_connector(tab: Tab, pictures: Path) -> None:
     await tab.value("document.getElementById('config-transaction.boundary').select()")
     await tab.send("Input.insertText", text="sometimes")
     await tab.wait_for("document.getElementById('config-transaction.boundary').getAttribute('aria-invalid') === 'true'")
-    await tab.screenshot(pictures / "connector.png")
+    await pictures.take(tab, "connector")
     await check_contrast(tab)
-    await tab.size(_NARROW, 800)
-    assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
+    await tab.size(NARROW, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= NARROW
     assert await tab.value("document.querySelectorAll('canvas').length") >= 2
     await check_plots(tab)
     await tab.size(1280, 800)
@@ -225,7 +218,7 @@ async def _one_connector(tab: Tab, pictures: Path) -> None:
     await tab.wait_for(f"{_ROW}.length === 3")
 
 
-async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
+async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Pictures) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "a-job-that-hangs", "log_level": 0})
     await asyncio.to_thread(producer.init_transactions, _SECONDS)
     producer.begin_transaction()
@@ -241,15 +234,16 @@ async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
     assert await tab.value("document.title") == "orders - fencepost"
     await tab.wait_for("document.querySelectorAll('table.records tbody tr').length === 20")
     assert "order" in await tab.value("document.querySelector('table.records td[data-label=value]').textContent")
-    await tab.screenshot(pictures / "topic.png")
+    await pictures.take(tab, "topic")
     await check_contrast(tab)
-    await tab.size(_NARROW, 800)
-    assert await tab.value("document.documentElement.scrollWidth") <= _NARROW
+    await tab.size(NARROW, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= NARROW
+    assert "partition" in await tab.value(f"getComputedStyle({_FIRST_FIGURES}, '::before').content"), "a bare number"
     await _abort(tab)
 
 
 async def _abort(tab: Tab) -> None:
-    """Abort the transaction by keyboard, in the dark: first without a yes, then with it."""
+    """Abort the transaction by keyboard in dark mode: first without a confirmation, then with it."""
     await tab.scheme("dark")
     await tab.hold("*/ui/api/transactions/*")
     tab.confirms = False

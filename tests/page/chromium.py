@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.05
 
 
 def find_chromium() -> str:
-    """The program in $CHROMIUM, or on the path."""
+    """The program in $CHROMIUM, or on the PATH."""
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         raise SystemExit("There is no Chromium: apt-get install chromium, or set CHROMIUM to the program")
@@ -29,9 +29,9 @@ def find_chromium() -> str:
 
 
 class Tab:
-    """A tab. `errors` are what the page reported: exceptions, failed loads, violations of its policy.
+    """A browser tab. `errors` are errors that the page reported: exceptions, failed loads, violations of its CSP.
 
-    `held` are the addresses of requests that `hold` keeps from the worker. `confirms`: dialogs are answered with yes.
+    `held` are the addresses of requests that `hold` keeps from the worker. `confirms`: dialogs are confirmed.
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -51,13 +51,13 @@ class Tab:
         return await asyncio.wait_for(answer, _SECONDS)
 
     async def value(self, expression: str) -> Any:
-        """The value of an expression of JavaScript, a promise's result."""
+        """The value of a JavaScript expression; a promise is awaited."""
         answer = await self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     async def wait_for(self, expression: str) -> Any:
-        """Wait until an expression is true."""
+        """Wait until a JavaScript expression is true."""
         async with asyncio.timeout(_SECONDS):
             while not (value := await self.value(expression)):
                 await asyncio.sleep(_POLL_SECONDS)
@@ -66,13 +66,19 @@ class Tab:
     async def open(self, url: str) -> None:
         await self.send("Page.navigate", url=url)
 
+    async def back(self) -> None:
+        """Go back in the history. A script that does that may end with its page, before it has answered."""
+        history = await self.send("Page.getNavigationHistory")
+        before = history["entries"][history["currentIndex"] - 1]
+        await self.send("Page.navigateToHistoryEntry", entryId=before["id"])
+
     async def key(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):
             text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
             await self.send("Input.dispatchKeyEvent", type=kind, key=key, **text)
 
     async def hold(self, pattern: str) -> None:
-        """Keep requests from the worker, until `release`. A * of the pattern stands for any text."""
+        """Hold requests back from the worker until `release`. A * in the pattern stands for any text."""
         self.held.clear()
         await self.send("Fetch.enable", patterns=[{"urlPattern": pattern}])
 
@@ -85,7 +91,7 @@ class Tab:
         )
 
     async def scheme(self, name: str) -> None:
-        """Prefer light or dark."""
+        """Set the preferred color scheme."""
         await self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     async def screenshot(self, path: Path, *, whole: bool = True) -> None:
@@ -121,7 +127,7 @@ class Tab:
 
 @asynccontextmanager
 async def chromium(folder: Path) -> AsyncIterator[Tab]:
-    """A tab of a browser of its own, with its profile in a folder."""
+    """A tab of a separate browser, with its profile in a folder."""
     process = await asyncio.create_subprocess_exec(
         find_chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
         "--hide-scrollbars", "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank",

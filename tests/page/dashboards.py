@@ -26,13 +26,13 @@ from tests.support.workers import Group, Worker
 _DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "fencepost.json"
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
 _VARIABLES = {"$connector": ".*"}
-# Some samples for rates over minutes.
+# Several samples, for rates over minutes.
 _SECONDS = 30
 _TEXTS = ("connector_class", "connector_version", "connector_type")
 
 
 def _joins(text: str, failures: str, task_status: str) -> tuple[str, str]:
-    """Metrics joined as Strimzi's dashboards do, without the labels of Kubernetes."""
+    """Joins of metrics as in Strimzi's dashboards, without the labels of Kubernetes."""
     texts = " ".join(f"* on(connector) group_left({label}) {text.format(label)}" for label in _TEXTS)
     labels = ", ".join(("connector", "status", *_TEXTS))
     return (
@@ -58,7 +58,7 @@ _STRIMZI = (
 
 
 def main() -> None:
-    """Run all, and print what Prometheus answered."""
+    """Run all queries, and print Prometheus' answers."""
     if shutil.which("prometheus") is None:
         raise SystemExit("There is no Prometheus: apt-get install prometheus")
     with tempfile.TemporaryDirectory(prefix="fencepost-dashboards-") as name:

@@ -1,4 +1,4 @@
-"""The page where things go wrong: a worker that is frozen, away or slow, a reader's clock that is wrong, slips of keys."""
+"""The page under faults: a worker that is frozen, down or slow, a wrong clock of the reader, mistyped keys."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _ROWS = "document.querySelectorAll('table.connectors tbody tr').length"
 _TURNING = "d\u202ee"
 _DAYS = 1_000
 _SECONDS = 60
-# The worker itself ends each stream after that time.
+# The worker itself ends each stream after this time.
 _STREAM_SECONDS = 60
 
 
 class Relay:
-    """Passes connections on to a worker. `away`: requests are answered as a proxy does whose worker is away.
+    """Forwards connections to a worker. `away`: requests are answered as by a proxy whose worker is down.
 
-    `refused` counts these, `streams` the requests for events, and `ended` those whose connection the browser closed.
+    `refused` counts these requests, `streams` the requests for events, and `ended` those whose connection the browser
+    closed.
     """
 
     def __init__(self, port: int) -> None:
@@ -41,7 +42,7 @@ class Relay:
         self._frozen: set[asyncio.StreamWriter] = set()
 
     def freeze(self) -> None:
-        """Pass nothing on any more that comes over the connections of this moment; they stay open."""
+        """Forward nothing more on the current connections; they stay open."""
         self._frozen.update(self._writers)
 
     def cut(self) -> None:
@@ -61,7 +62,7 @@ class Relay:
                 return
             theirs, worker = await asyncio.open_connection("127.0.0.1", self._port)
             if self.away:
-                # The others were cut meanwhile.
+                # Earlier connections were cut already.
                 writer.close()
                 worker.close()
                 return
@@ -80,7 +81,7 @@ class Relay:
 
 
 def check_hardships(folder: Path) -> None:
-    """Go through all of them, with a worker that keeps everything in memory."""
+    """Check all faults, with a worker that keeps everything in memory."""
     source = folder / "one.txt"
     source.write_text("one\n")
     users = folder / "users.properties"
@@ -128,7 +129,7 @@ async def _with_a_password_in_the_address(tab: Tab, secured: Api) -> None:
 
 
 async def _a_name_that_turns_the_text(tab: Tab, url: str) -> None:
-    """It is shown escaped wherever it is text, and leads to its connector."""
+    """The name is shown escaped wherever it is text, and its link leads to the connector."""
     await tab.open(f"{url}/ui/#/")
     await tab.wait_for(f"{_NAMES} === 'c,d\\\\u202ee'")
     await tab.value("[...document.querySelectorAll('table.connectors a')].pop().click()")
@@ -145,12 +146,12 @@ async def _a_filter_that_is_left(tab: Tab, url: str) -> None:
     await tab.wait_for(f"{_ROWS} === 1")
     await tab.value("document.querySelector('table.connectors a').click()")
     await tab.wait_for("document.querySelector('h1 .state') !== null")
-    await tab.value("history.back()")
+    await tab.back()
     await tab.wait_for(f"document.querySelector('.filter input')?.value === 'd' && {_ROWS} === 1")
 
 
 async def _slips_of_keys(tab: Tab, url: str) -> None:
-    """Escape in a field keeps what was typed, and the link to the content leads to the content."""
+    """Escape in a field keeps the typed text, and the skip link leads to the content."""
     await tab.open(f"{url}/ui/#/connectors/c")
     await tab.wait_for(f"location.port !== '' && {_TOPIC} !== null && location.href.startsWith('{url}')")
     await _type(tab, "draft")
@@ -164,7 +165,7 @@ async def _slips_of_keys(tab: Tab, url: str) -> None:
 
 
 async def _a_validation_that_takes_long(tab: Tab) -> None:
-    """What was not checked is not said to be valid, and cannot be saved."""
+    """A draft is not called valid, and cannot be saved, before its validation has ended."""
     await tab.wait_for(f"{_OUTCOME} === 'Valid, not saved.' && !{_SAVE}.disabled")
     await tab.hold("*/config/validate")
     await _type(tab, "not a topic")
@@ -174,7 +175,7 @@ async def _a_validation_that_takes_long(tab: Tab) -> None:
 
 
 async def _a_draft_without_a_class(tab: Tab) -> None:
-    """Nothing is checked then: that is said, and leads to the field."""
+    """Without a class nothing is validated: the page says so, with a link to the field."""
     await tab.value("document.querySelector('[aria-label=\"Remove connector.class\"]').click()")
     await tab.wait_for(f"{_OUTCOME} === 'Still missing: connector.class.' && {_SAVE}.disabled")
     await tab.value("[...document.querySelectorAll('button.link')].pop().click()")
@@ -187,7 +188,7 @@ async def _one_question_at_a_time(tab: Tab, url: str) -> None:
     await tab.wait_for("document.querySelector('table.connectors') !== null")
     await tab.hold("*/connectors/c/status")
     await tab.value("location.hash = '#/connectors/c'")
-    # As long as some looks take.
+    # Longer than several refresh intervals.
     await tab.wait_for(f"performance.now() > {await tab.value('performance.now()')} + 7000")
     assert len(tab.held) == 1, tab.held
     await tab.release()
@@ -195,17 +196,17 @@ async def _one_question_at_a_time(tab: Tab, url: str) -> None:
 
 
 async def _unseen(tab: Tab, url: str, relay: Relay) -> None:
-    """A page that a browser's history keeps holds no connection: a browser opens few to the same worker."""
+    """A page in the browser's back/forward cache has no open connection: browsers limit connections to one host."""
     await tab.open("about:blank")
     async with asyncio.timeout(_STREAM_SECONDS / 2):
         while relay.ended < relay.streams:
             await asyncio.sleep(0.05)
-    await tab.value("history.back()")
+    await tab.back()
     await tab.wait_for(f"location.href.startsWith('{url}') && {_STATUS} === 'live'")
 
 
 async def _frozen(tab: Tab, relay: Relay) -> None:
-    """What is old is not said to be live, and another connection is tried."""
+    """Outdated data are not called live, and another connection is tried."""
     await tab.wait_for(f"{_STATUS} === 'live'")
     relay.freeze()
     before = relay.streams
@@ -218,7 +219,7 @@ async def _frozen(tab: Tab, relay: Relay) -> None:
 
 
 async def _away(tab: Tab, relay: Relay) -> None:
-    """What could not be asked while the worker was away is asked once it is back, without a touch of the form."""
+    """A validation that failed while the worker was down is repeated once it is back, without a change of the form."""
     await tab.value("location.hash = '#/create'")
     await tab.wait_for(f"{_PLUGINS}.length > 1")
     await tab.value(
@@ -255,7 +256,7 @@ async def _opened_while_away(tab: Tab, relay: Relay) -> None:
 
 
 async def _with_a_clock_that_is_wrong(tab: Tab, url: str) -> None:
-    """Ages are those of the worker's clock: the commit was more than a thousand days ago."""
+    """Ages use the worker's clock: the commit was more than a thousand days ago."""
     await tab.send(
         "Page.addScriptToEvaluateOnNewDocument",
         source=f"const right = Date.now; Date.now = () => right() - {_DAYS} * 86_400_000;",

@@ -1,6 +1,6 @@
-"""What can be seen of the page: the labels of its plots, and the contrast of its texts.
+"""The appearance of the page: the labels of its plots, and the contrast of its texts.
 
-A canvas has no elements to ask. So what is written on it is taken down, with its place and color.
+A canvas has no elements. So texts that are drawn on it are recorded, with their position and color.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.page.chromium import Tab
 
 NARROW: Final = 320
 _WIDTHS: Final = (1280, 700, 400, NARROW)
-# The least that WCAG 2.2 asks of texts (criterion 1.4.3).
+# The contrast that WCAG 2.2 requires of text (criterion 1.4.3).
 _CONTRAST: Final = 4.5
 
 _TAKE_DOWN: Final = """
@@ -79,12 +79,12 @@ _MANY_TASKS: Final = """
 
 
 async def take_down_labels(tab: Tab) -> None:
-    """Take down what is written on canvases, in the pages that are opened from now on."""
+    """Record texts drawn on canvases, in all pages opened from now on."""
     await tab.send("Page.addScriptToEvaluateOnNewDocument", source=_TAKE_DOWN)
 
 
 async def check_plots(tab: Tab) -> None:
-    """Labels lie apart, within their plot, at each width, where people use 12 hours too, and take the colors on."""
+    """Labels do not overlap and stay in their plot at each width, also with 12-hour times; colors follow the scheme."""
     await tab.send("Emulation.setLocaleOverride", locale="en-US")
     await tab.value(_MANY_TASKS)
     for width in _WIDTHS:
@@ -105,13 +105,13 @@ async def check_plots(tab: Tab) -> None:
 
 
 async def check_contrast(tab: Tab) -> None:
-    """Each text can be read, in light and dark."""
+    """Each text has enough contrast, in light and dark mode."""
     for scheme in ("dark", "light"):
         await tab.scheme(scheme)
         assert (pale := await pale_texts(tab, "body")) == [], (scheme, pale)
 
 
 async def pale_texts(tab: Tab, within: str) -> list[str]:
-    """The texts that cannot be read well within the elements of a selector, each after its contrast."""
+    """The texts without enough contrast within a selector's elements, each after its contrast."""
     found: list[str] = await tab.value(_PALE_TEXTS % (within, _CONTRAST))
     return found

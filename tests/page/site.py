@@ -1,4 +1,4 @@
-"""The built site in Chromium: no page is wider than its window, none has pale texts or loads anything from elsewhere.
+"""The built site in Chromium: no page or table is wider than its place, has pale texts, or loads anything from other hosts.
 
 .venv/bin/python -m tests.page.site build/site [--pictures FOLDER]
 """
@@ -23,7 +23,7 @@ from tests.page.looks import pale_texts
 WIDTHS: Final = (1280, 390)
 SCHEMES: Final = ("light", "dark")
 _HEIGHT: Final = 900
-# Between two signs of life.
+# Progress is printed after this many pages.
 _PAGES: Final = 20
 
 
@@ -33,7 +33,7 @@ async def check(site: Path, pictures: Path | None) -> list[str]:
     complaints: list[str] = []
     with _served(site) as address:
         for scheme in SCHEMES:
-            # The site keeps the scheme of the first visit: each scheme has a profile of its own.
+            # The site remembers the color scheme of the first visit, so each scheme has its own browser profile.
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
                 async with chromium(Path(profile)) as tab:
                     await tab.scheme(scheme)
@@ -58,9 +58,9 @@ def _served(site: Path) -> Iterator[str]:
 
 
 async def _complaints(tab: Tab, address: str, page: str, scheme: str, pictures: Path | None) -> list[str]:
-    """Load a page once, which takes the time, and look at it in each width."""
+    """Load a page once, because that is slow, and check it at each width."""
     tab.errors.clear()
-    # What appears with a wider window slides in from beyond its edge: the window only becomes narrower.
+    # In a window that grows, elements slide in from beyond its edge. So the window only shrinks.
     await tab.size(WIDTHS[0], _HEIGHT)
     await tab.open(f"{address}/{page}")
     await tab.wait_for(f"location.pathname === '/{page}' && document.readyState === 'complete'")
@@ -74,7 +74,12 @@ async def _complaints(tab: Tab, address: str, page: str, scheme: str, pictures: 
             "[...document.querySelectorAll('.md-content table, .md-content p, .md-content li')]"
             ".filter(part => part.getBoundingClientRect().right > innerWidth + 1).length"
         )
+        cut = await tab.value(
+            "[...document.querySelectorAll('.md-typeset__scrollwrap')]"
+            ".filter(around => around.scrollWidth > around.clientWidth).length"
+        )
         found += [f"{name} is {wide} px wide"] if wide > width else []
+        found += [f"{name} has {cut} tables whose last columns are out of sight"] if cut else []
         found += [f"{name} has {hidden} parts beyond its right edge"] if hidden else []
         if pictures is not None:
             file = f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"

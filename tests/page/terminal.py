@@ -1,4 +1,4 @@
-"""Pictures of what commands show in a terminal, as SVG."""
+"""Pictures of commands' terminal output, as SVG."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from fencepost.cli.demo.demo import play
 from fencepost.cli.top.top_app import TopApp
 
 _WIDTH = 106
+# The size of a terminal that nobody has changed.
+_TOP = (80, 24)
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def picture_of_demo(path: Path) -> None:
-    """Run the demo, and make a picture of all that it prints."""
+    """Run the demo, and make a picture of its output."""
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=False)
     play(console)
     save(path, console.export_svg(title="fencepost demo", theme=MONOKAI))
@@ -26,7 +28,7 @@ def picture_of_demo(path: Path) -> None:
 async def picture_of_top(url: str, path: Path) -> None:
     """Make a picture of `fencepost top` once it has seen some rates."""
     app = TopApp(url)
-    async with app.run_test(size=(120, 18)) as pilot:
+    async with app.run_test(size=_TOP) as pilot:
         while len(app.rates.of("orders")) < 15:
             await pilot.pause(0.5)
         await pilot.press("down", "down", "space")
@@ -36,5 +38,5 @@ async def picture_of_top(url: str, path: Path) -> None:
 
 
 def save(path: Path, svg: str) -> None:
-    """Write a picture without the fonts that it would load from elsewhere."""
+    """Write a picture without the web fonts that it would load."""
     path.write_text(_FONTS.sub("", svg), encoding="utf-8")

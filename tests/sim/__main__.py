@@ -28,7 +28,7 @@ _MUTATED_SCHEDULES = 3000
 
 
 def main() -> int:
-    """Do what the command line says; the exit status is 1 if something does not hold."""
+    """Run the command line; the exit status is 1 if a check fails."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -95,7 +95,7 @@ def _outcomes(chunks: list[range], jobs: int, ends: float | None) -> Iterator[li
 
 
 def _show(outcome: Outcome) -> None:
-    """Run a bad schedule again, for its trace."""
+    """Run a failed schedule again to print its trace."""
     trace: deque[str] = deque(maxlen=_TRACE_LINES)
     run_schedule(outcome.seed, trace=trace.append)
     _say(f"\nSeed {outcome.seed}, the end of it (all of it: make sim SEED={outcome.seed})")
@@ -120,7 +120,7 @@ def _mutate(*, keeps: bool) -> int:
 
 
 def _search(first: int) -> list[range]:
-    """The seed that noticed before, then all from the first one on."""
+    """Try the seed that noticed the mutation before, then all seeds from the first one on."""
     return [range(first, first + 1), *_chunks(range(_MUTATED_SCHEDULES))]
 
 
@@ -130,7 +130,7 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of a set's elements, and with it the schedule, would be another one in each run.
+        # A random hash seed would change the order of a set's elements, and with it the schedule, in each run.
         command = [sys.executable, "-m", "tests.sim", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - the same program
     sys.exit(main())

@@ -34,7 +34,7 @@ class Code(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a transactional id's transaction is at, under DescribeTransactions' names."""
+    """The state of a transactional id's transaction, under DescribeTransactions' names."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -63,7 +63,7 @@ class Batch:
 
 @dataclass(slots=True)
 class _Producer:
-    """What a partition knows of a producer."""
+    """A partition's state of a producer."""
 
     epoch: int
     next_sequence: int = 0
@@ -77,7 +77,7 @@ class _Log:
     batches: list[Batch] = field(default_factory=list)
     producers: dict[int, _Producer] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
-    """Where the first batch of each open transaction begins, by producer id."""
+    """The start of each open transaction's first batch, by producer id."""
     followers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -101,20 +101,20 @@ def log_of(topic: str, partition: int) -> str:
 
 
 def topic_of(log: str) -> str:
-    """The topic that a partition's log is of."""
+    """The topic of a partition's log."""
     return log.partition("/")[0]
 
 
 class Broker:
-    """All methods are requests, which take no time of their own."""
+    """All methods are requests, which take no simulated time."""
 
     bumps_epochs = True
-    """Whether InitProducerId fences. The model's own check is to go wrong without it."""
+    """Whether InitProducerId fences. Set to False by a mutation, which the model must notice."""
     compacts = False
-    """Whether who begins to read a topic may find it compacted."""
+    """Whether a reader that starts may find the topic compacted."""
 
     def __init__(self, kernel: Kernel, on_marker: Callable[[Sequence[Batch], bool], None]) -> None:
-        """`on_marker` is told of the batches of a partition that a marker made visible, or not."""
+        """`on_marker` is called with a partition's batches when a marker commits or aborts them."""
         self._kernel = kernel
         self._logs: dict[str, _Log] = {}
         self._partitions: dict[str, int] = {}
@@ -130,10 +130,10 @@ class Broker:
         return self._log(topic).end
 
     def fetch(self, topic: str, position: int) -> tuple[list[tuple[int, Row, float]], int]:
-        """Return what is committed from a position on, as offset, row and time, and the position behind it."""
+        """Return the committed records from a position on, as offset, row and time, and the position behind them."""
         log = self._log(topic)
         stable = log.stable
-        # The last batches are the ones that are asked for.
+        # Search from the end, because readers mostly ask for the last batches.
         index = len(log.batches)
         while index and log.batches[index - 1].offset + len(log.batches[index - 1].rows) > position:
             index -= 1
@@ -156,7 +156,7 @@ class Broker:
         self._grown_at[topic] = self._kernel.now
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """The number of a topic's partitions."""
         return self._partitions.get(topic, 1)
 
     def grown(self, within_s: float) -> list[str]:
@@ -168,7 +168,7 @@ class Broker:
         return [log_of(topic, partition) for partition in range(self.partitions(topic))]
 
     def follow(self, topic: str, told: Callable[[], None]) -> None:
-        """Have a function called whenever more may be read of a topic."""
+        """Call a function whenever more of a topic may be read."""
         self._log(topic).followers.append(told)
 
     def batches(self, topic: str) -> list[Batch]:
@@ -244,7 +244,7 @@ class Broker:
     # -- transactions -------------------------------------------------------------------------------------------
 
     def init_producer_id(self, name: str, current: ProducerIdentity, timeout_s: float) -> tuple[Code, ProducerIdentity]:
-        """Own a transactional id; ask again while what was open is aborted."""
+        """Take over a transactional id; answers "retry" while the open transaction is being aborted."""
         found = self._transactions.get(name)
         if found is None:
             found = self._transactions[name] = _Transaction(self._next_producer_id, -1)
@@ -253,7 +253,7 @@ class Broker:
         elif found.phase in _PREPARING:
             return Code.CONCURRENT_TRANSACTIONS, ProducerIdentity()
         elif found.phase is Phase.ONGOING:
-            # The epoch that is given does not count here.
+            # A given epoch is ignored here.
             self._prepare(name, found, committed=False, bump=self.bumps_epochs)
             return Code.CONCURRENT_TRANSACTIONS, ProducerIdentity()
         else:
@@ -275,7 +275,7 @@ class Broker:
     def end_transaction(  # noqa: PLR0911 - a table of what may be found
         self, name: str, identity: ProducerIdentity, version: TransactionVersion, *, committed: bool
     ) -> tuple[Code, ProducerIdentity]:
-        """Commit or abort; also when it is asked for again."""
+        """Commit or abort; a repeated request has the same answer."""
         found = self._transactions.get(name)
         if found is None or found.producer_id != identity.producer_id:
             return Code.INVALID_PRODUCER_ID_MAPPING, identity
@@ -300,12 +300,12 @@ class Broker:
         return Code.INVALID_TXN_STATE, identity
 
     def describe(self, name: str) -> tuple[ProducerIdentity, str] | None:
-        """Return what the coordinator holds of a transactional id."""
+        """Return the coordinator's state of a transactional id."""
         found = self._transactions.get(name)
         return None if found is None else (ProducerIdentity(found.producer_id, found.epoch), str(found.phase))
 
     def completion(self, name: str) -> Code:
-        """Say whether an ended transaction waits for its markers."""
+        """Return whether an ended transaction still waits for its markers."""
         found = self._transactions.get(name)
         return Code.CONCURRENT_TRANSACTIONS if found is not None and found.phase in _PREPARING else Code.NONE
 

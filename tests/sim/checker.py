@@ -1,4 +1,4 @@
-"""What must hold, whatever happens: judged by what stands in the simulated topics, not by what workers think."""
+"""The invariants, checked against the records in the simulated topics, not against the workers' own state."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _Record = tuple[tuple[int, int], int]
 
 @dataclass
 class _Generations:
-    """A connector's commits of task configurations, counted from 1, and which of them are fenced off."""
+    """A connector's commits of task configurations, counted from 1, and the fenced ones among them."""
 
     commits: list[int] = field(default_factory=list)
-    """Their offsets."""
+    """The offsets of these commits."""
     owned_since: dict[int, int] = field(default_factory=dict)
-    """By source partition, since which commit it belongs to one and the same task."""
+    """By source partition: the commit since which it belongs to the same task."""
     fenced_before: dict[int, int] = field(default_factory=dict)
-    """By source partition: the tasks of earlier commits may not have anything of it visible from here on."""
+    """By source partition: from this offset on, tasks of earlier commits may not have visible records of it."""
     all_fenced_before: int = 0
-    """The same for partitions that belong to no task."""
+    """The same for source partitions that belong to no task."""
 
 
 class Checker:
-    """Watches the broker, and says what must not be there."""
+    """Watches the broker, and reports records that must not be there."""
 
     def __init__(self, kernel: Kernel, on_commit: Callable[[], None]) -> None:
         """`on_commit` is called when a connector gets task configurations."""
@@ -49,7 +49,7 @@ class Checker:
         self.state = ClusterConfigState()
         self.looks_at_stops = True
         self.keyed = False
-        """Whether the records of each source partition have a key of their own."""
+        """Whether each source partition's records have their own key."""
         self._position = 0
         self._stored: dict[tuple[str, int], tuple[float, int]] = {}
         self._stored_positions: dict[str, int] = {}
@@ -62,13 +62,13 @@ class Checker:
 
     @property
     def fencing_is_due(self) -> bool:
-        """Whether some connector has task configurations and no task count record behind them."""
+        """Whether some connector has task configurations without a task count record behind them."""
         return any(entry.pending_fencing for entry in self.state.entries.values())
 
     # -- no write of generation n is visible after the count record of generation n + 1 ------------------------
 
     def on_marker(self, batches: Sequence[Batch], committed: bool) -> None:
-        """Look at what becomes visible."""
+        """Check batches that become visible."""
         for batch in batches:
             if committed and topic_of(batch.topic) in _OFFSETS_TOPICS:
                 self._check_authors(batch)
@@ -88,7 +88,7 @@ class Checker:
     # -- no two tasks are taken for sharing a source partition -------------------------------------------------
 
     def _check_authors(self, batch: Batch) -> None:
-        """See that the guard of source partitions, which reads these commits, has nothing to say."""
+        """Check that PartitionGuard, which reads these commits, would not fail a task."""
         for row in batch.rows:
             named, mark = decode_key(row[0]), mark_of(getattr(row, "headers", ()), 0)
             if named is not None and mark.author is not None:
@@ -117,12 +117,12 @@ class Checker:
                 former = before.task_count_record(record.connector)
                 known = self._generations[record.connector]
                 self._kernel.note(f"configs: task count {record.tasks} of {record.connector}, before it {former}")
-                # One task that follows one fences it by its transactional id, when it starts.
+                # With one task before and after, the new one fences the old one by its transactional id at its start.
                 if fencing_plan(former, record.tasks) is not None:
                     known.fenced_before, known.all_fenced_before = known.owned_since, len(known.commits)
 
     def _owned_since(self, known: _Generations, before: ClusterConfigState, record: CommitRecord) -> dict[int, int]:
-        """Say since which commit each partition belongs to its task: to one of the same number and configuration."""
+        """Set since which commit each partition belongs to its task: one of the same number and configuration."""
         name = record.connector
         unchanged = record.continues is not None and _for_tasks(before.applied_config(name)) == _for_tasks(
             before.connector_config(name)
@@ -138,7 +138,7 @@ class Checker:
     # -- what belongs together in the config topic is there together ------------------------------------------
 
     def _check_stopped(self, before: ClusterConfigState) -> None:
-        """See that no record leaves a connector stopped and with tasks."""
+        """Check that no record leaves a connector that is stopped and has tasks."""
         for name, entry in self.state.entries.items():
             if entry.target_state is TargetState.STOPPED and entry.tasks and entry is not before.entry(name):
                 self._kernel.fault(f"connector {name} is STOPPED and has {len(entry.tasks)} task(s)")
@@ -154,7 +154,7 @@ class Checker:
         return {partition: offset for partition, (_, offset) in self._stored.items()}
 
     def has_copies(self, connector: str) -> bool:
-        """Whether a copy counts in the worker's offsets topic for some source partition of a connector."""
+        """Whether a copy in the worker's offsets topic is the newest offset of some source partition of a connector."""
         last: dict[bytes, Any] = {}
         for log in self._broker.logs(OFFSETS):
             last |= {row[0]: row for batch in self._broker.batches(log) if batch.committed for row in batch.rows}
@@ -165,14 +165,14 @@ class Checker:
     # -- nothing lost, nothing doubled, offsets as visible -----------------------------------------------------
 
     def next_offsets(self) -> dict[tuple[str, int], int]:
-        """Go through the committed transactions in the order of their offsets, and return where each partition stands.
+        """Go through the committed transactions in the order of their offsets; return each partition's position.
 
         The offset before a transaction, the records in it, and the offset in it must fit together.
         """
         written = self._records_by_transaction()
         order: dict[tuple[str, int], list[_Record]] = defaultdict(list)
         offsets: dict[tuple[str, int], int] = defaultdict(int)
-        # What is not in a transaction is a copy of what is.
+        # Offset records outside of transactions are copies of others.
         batches = [
             batch for log in self._offsets_logs() for batch in self._broker.batches(log) if batch.transactional_id
         ]
@@ -209,7 +209,7 @@ class Checker:
         return [log for topic in _OFFSETS_TOPICS for log in self._broker.logs(topic)]
 
     def _set_by_hand(self, rows: Sequence[Row]) -> bool:
-        """Whether somebody set the offsets: no task writes several partitions to be read anew, or removes any."""
+        """Whether a user set the offsets: no task writes several offsets without records, or removes any."""
         return all(value is None or decode_value(value) == {"next": 0} for _, value in rows)
 
     def _records_by_transaction(self) -> dict[tuple[int, int], dict[tuple[str, int], list[int]]]:
@@ -219,7 +219,7 @@ class Checker:
         return written
 
     def _check_order(self, order: dict[tuple[str, int], list[_Record]]) -> None:
-        """See that each partition of the topic has a source partition's records in the order of the offsets."""
+        """Check that each topic partition has a source partition's records in the order of their offsets."""
         visible: dict[tuple[str, tuple[str, int]], list[_Record]] = defaultdict(list)
         for log, origin, number, record in self._visible():
             visible[log, (origin.connector, number)].append(record)
@@ -233,7 +233,7 @@ class Checker:
                 self._fault(partition, f"{log} has {[sequence for _, sequence in records]}, the offsets tell of {told}")
 
     def _check_keys(self) -> None:
-        """See that records of one key that were written at once are in one partition of the topic."""
+        """Check that records of one key that were written together are in one partition of the topic."""
         placed: dict[tuple[tuple[int, int], Origin, int], str] = {}
         for log, origin, number, (transaction, sequence) in self._visible():
             other = placed.setdefault((transaction, origin, number), log)
@@ -243,7 +243,7 @@ class Checker:
                 return
 
     def _visible(self) -> Iterator[tuple[str, Origin, int, _Record]]:
-        """The visible records: their log, who wrote them, the source partition, and which they are."""
+        """The visible records: their log, their writer, their source partition and their numbers."""
         for log in self._broker.logs(DATA):
             for batch in self._broker.batches(log):
                 if batch.committed:
@@ -260,7 +260,7 @@ def _is_copy(row: Any) -> bool:
 
 
 def _committed(key: bytes, value: bytes | None) -> tuple[tuple[str, int], int]:
-    """A connector and a source partition, and where it goes on."""
+    """A connector, a source partition, and its committed position."""
     named, offset = decode_key(key), decode_value(value)
     assert named is not None
     assert named.partition is not None

@@ -1,4 +1,4 @@
-"""What the worker has instead of its clients: they ask the simulated broker, and try again as the real ones do."""
+"""Replacements of the worker's Kafka clients: they ask the simulated broker, and retry like the real ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _METADATA_AGE_S = 10.0
 
 @dataclass(frozen=True)
 class Site:
-    """What a process has of the world."""
+    """The broker, network and process that a worker's code runs with."""
 
     process: Process
     network: Network
@@ -42,7 +42,7 @@ class Site:
     version: TransactionVersion
     statuses: Any
     older: bool = False
-    """Whether the worker is of a version that fences and starts all tasks anew whenever any change."""
+    """Whether the worker has an older version, which fences and restarts all tasks after any change."""
 
     @property
     def kernel(self) -> Kernel:
@@ -51,7 +51,7 @@ class Site:
     def asked(
         self, what: str, request: Callable[[], Any], deadline: Deadline, given_up: Callable[[], bool] = lambda: False
     ) -> Any:
-        """Ask until there is an answer. Raises BrokerUnavailableError."""
+        """Repeat a request until there is an answer. Raises BrokerUnavailableError."""
         while True:
             answer = self.network.call(request, timeout=REQUEST_S, what=what)
             if answer is not None and answer[0] is not Code.CONCURRENT_TRANSACTIONS:
@@ -62,7 +62,7 @@ class Site:
 
 
 class SimTransactionCoordinator:
-    """As kafka.coordinator.TransactionCoordinator."""
+    """Replaces kafka.coordinator.TransactionCoordinator."""
 
     def __init__(self, site: Site, transactional_id: str) -> None:
         self._site = site
@@ -110,7 +110,7 @@ class SimTransactionCoordinator:
             self._raise_for(code)
 
     def add_partition(self, identity: ProducerIdentity, topic: str, deadline: Deadline) -> None:
-        """Make a topic part of the transaction (version 1)."""
+        """Add a topic to the transaction (version 1)."""
         broker = self._site.broker
         code, _ = self._call(
             "AddPartitionsToTxn", lambda: (broker.add_partition(self._id, identity, topic), None), deadline
@@ -121,12 +121,15 @@ class SimTransactionCoordinator:
         found = self._call("DescribeTransactions", lambda: self._site.broker.describe(self._id), deadline)
         return CoordinatorView(*found)
 
+    def ask_completion(self) -> None:
+        """An optimization that the model does not need: `await_completion` asks."""
+
     def await_completion(self, deadline: Deadline) -> None:
         broker = self._site.broker
         self._call("DescribeTransactions", lambda: (broker.completion(self._id), None), deadline)
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        """There is nothing to release."""
 
     def _call(self, what: str, request: Callable[[], Any], deadline: Deadline) -> Any:
         return self._site.asked(f"{what} of {self._id}", request, deadline, lambda: self._cancelled)
@@ -137,11 +140,12 @@ class SimTransactionCoordinator:
 
 
 class SimWriter:
-    """As kafka.writer.RecordWriter: each write is a batch, sent by `flush` until it is answered."""
+    """Replaces kafka.writer.RecordWriter: each write is a batch, which `flush` sends until it is answered."""
 
-    def __init__(self, site: Site, transaction: Transaction) -> None:
+    def __init__(self, site: Site, transaction: Transaction, before_sending: Callable[[], None] = lambda: None) -> None:
         self._site = site
         self._transaction = transaction
+        self._before_sending = before_sending
         self._queued: list[tuple[str, Sequence[Row]]] = []
         self._cancelled = False
         self._closed = False
@@ -158,17 +162,17 @@ class SimWriter:
         self._cancelled = True
 
     def partitions(self, topic: str) -> int:
-        # The worker and each executor learn of a topic's growth at their own times.
+        # The worker and each executor learn of new partitions at different times.
         broker = self._site.broker
         return self.kept_partitions(topic) if topic in broker.grown(_METADATA_AGE_S) else broker.partitions(topic)
 
     def kept_partitions(self, topic: str) -> int:
-        # What a worker knows of a topic that grew may be old.
+        # The worker's partition count of a topic that grew may be outdated.
         now = self._site.broker.partitions(topic)
         return now if now == 1 else self._site.kernel.random.choice((now, now - 1))
 
     def known_partitions(self) -> dict[str, int]:
-        # A worker that has to ask again knows nothing.
+        # A topic whose metadata have expired is left out: the worker has to look it up.
         draw = self._site.kernel.random
         return {
             topic: self.partitions(topic) for topic in self._site.broker.grown(_METADATA_AGE_S) if draw.random() < 0.5
@@ -193,6 +197,7 @@ class SimWriter:
         acks = []
         for topic, rows in self._queued:
             sequence = sequences.get(topic, 0)
+            self._before_sending()
             acks.append(self._send(topic, sequence, rows))
             sequences[topic] = sequence + len(rows)
         self._queued.clear()
@@ -225,7 +230,7 @@ class SimWriter:
 
 
 class SimRow(tuple[Any, Any]):  # noqa: SLOT001 - a tuple of two with something besides
-    """Key and value of a record that has headers."""
+    """Key and value of a record with headers."""
 
     headers: RecordHeaders
 
@@ -237,7 +242,7 @@ class SimRow(tuple[Any, Any]):  # noqa: SLOT001 - a tuple of two with something 
 
 
 class SimPlainProducer:
-    """As kafka.plain_producer.PlainProducer."""
+    """Replaces kafka.plain_producer.PlainProducer."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -257,11 +262,11 @@ class SimPlainProducer:
         return {0: end}
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        """There is nothing to release."""
 
 
 class SimAdmin:
-    """As kafka.admin.Admin, for what herders ask of it."""
+    """Replaces kafka.admin.Admin, with the requests of herders."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -276,7 +281,7 @@ class SimAdmin:
         return "simulated"
 
     def require_transactions(self) -> None:
-        """The model's broker knows all requests."""
+        """The simulated broker supports all requests."""
 
     def ensure_compacted_topic(self, *_: Any, **__: Any) -> bool:
         return False
@@ -295,4 +300,4 @@ class SimAdmin:
         return self
 
     def all(self) -> None:
-        """`fence_producers` has raised what there was to raise."""
+        """`fence_producers` has already raised any error."""

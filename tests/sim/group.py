@@ -35,7 +35,7 @@ class _Member:
 
 
 class GroupCoordinator:
-    """Kafka's side. A reply is a tuple that begins with `ok`, `unknown`, or `again`."""
+    """Kafka's group coordinator. A reply is a tuple that begins with `ok`, `unknown`, or `again`."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -67,7 +67,7 @@ class GroupCoordinator:
         self._watch(member_id)
 
     def sync(self, member_id: str, generation: int, assignments: Mapping[str, Assignment] | None, reply: Reply) -> None:
-        """Answer ("ok", assignment) once the leader has brought the assignments."""
+        """Answer ("ok", assignment) once the leader has sent the assignments."""
         found = self._members.get(member_id)
         if found is None:
             reply(("unknown",))
@@ -155,7 +155,7 @@ class GroupCoordinator:
 
 
 class SimMember:
-    """A worker's side, on two threads: one that lives through rounds, and one that sends heartbeats."""
+    """A worker's group member, on two threads: one for rebalances, and one that sends heartbeats."""
 
     def __init__(
         self,

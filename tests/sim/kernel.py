@@ -1,8 +1,8 @@
-"""A world with a clock of its own: processes with event loops and threads that run as a seed has them run.
+"""A simulated world with its own clock: a seed decides in which order processes' event loops and threads run.
 
 Code that was written for asyncio and threads runs unchanged: a process has an event loop (`SimLoop`) and threads, which
-are greenlets (`spawn`). Nothing happens at once but what one event does; between two events a process may be stopped
-for a while, as by SIGSTOP, or killed. What would block waits for another event instead.
+are greenlets (`spawn`). Only one event happens at a time; between two events a process may be suspended for a while, as
+by SIGSTOP, or killed. A call that would block waits for another event instead.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tests.sim.loop import SimLoop
 
 
 class Process:
-    """A worker's process, or a user's. One that is stopped does nothing until `resume`.
+    """A worker's or a user's process. A stopped process does nothing until `resume`.
 
-    Until `cut_off_until` none of its messages arrive; until `deaf_until` nothing that it follows tells it anything.
+    Until `cut_off_until`, none of its messages arrive. Until `deaf_until`, it gets no news of topics that it follows.
     """
 
     def __init__(self, kernel: Kernel, name: str) -> None:
@@ -44,12 +44,12 @@ class Process:
         return fiber
 
     def stop(self, seconds: float) -> None:
-        """Stop it, as by SIGSTOP."""
+        """Suspend the process, as by SIGSTOP."""
         self.stopped_until = max(self.stopped_until, self.kernel.now + seconds)
         self.kernel.later(seconds, lambda: self.resume(early=False))
 
     def resume(self, *, early: bool = True) -> None:
-        """Let it go on, with what has come meanwhile first."""
+        """Resume the process; events that came meanwhile happen first."""
         if early or self.stopped_until <= self.kernel.now:
             self.stopped_until = 0.0
             held, self.held = self.held, []
@@ -57,14 +57,14 @@ class Process:
                 self.kernel.again(due, sequence, self, event)
 
     def holds(self, due: float, sequence: int, event: Callable[[], None]) -> bool:
-        """Whether an event does not happen in it at once: keep it until `resume`, or drop it if the process is dead."""
+        """Whether an event does not happen at once: keep it until `resume`, or drop it if the process is dead."""
         if self.alive and self.stopped_until > self.kernel.now:
             self.held.append((due, sequence, event))
             return True
         return not self.alive
 
     def kill(self) -> None:
-        """End it in the midst of whatever it does."""
+        """End the process at once, whatever it is doing."""
         if not self.alive:
             return
         self.alive = False
@@ -74,7 +74,7 @@ class Process:
 
 
 class Fiber:
-    """A thread."""
+    """A simulated thread."""
 
     def __init__(self, process: Process, function: Callable[[], Any]) -> None:
         self.process = process
@@ -109,7 +109,7 @@ class Fiber:
         finally:
             self.done = True
             self.process.fibers.pop(self, None)
-            # Without a cycle it is freed at once.
+            # Without a reference cycle, the fiber is freed at once.
             del self._greenlet.fiber, self._function
         for told in self._finished:
             told()
@@ -121,12 +121,12 @@ class Fiber:
             self._finished.append(told)
 
     def ticket(self) -> int:
-        """What `wake` must know to end the next `park`."""
+        """A token with which `wake` can end the next `park`."""
         self._waits_for += 1
         return self._waits_for
 
     def park(self, seconds: float | None = None) -> Any:
-        """Wait for `wake`, and return what it says; None when the time is over."""
+        """Wait for `wake`, and return its value; None after a timeout."""
         ticket, self._told = self._waits_for, None
         if seconds is not None:
             self.process.kernel.later(seconds, _Timeout(self, ticket), self.process)
@@ -136,11 +136,11 @@ class Fiber:
         return self._told
 
     def waits(self, ticket: int) -> bool:
-        """Whether the `park` of a ticket has not ended yet."""
+        """Whether the `park` of a ticket is still waiting."""
         return ticket == self._waits_for and not self.done
 
     def wake(self, ticket: int, told: Any) -> None:
-        """End a `park`, in an event of the fiber's process; what comes late is forgotten."""
+        """End a `park`, in an event of the fiber's process; a late call has no effect."""
         if self.waits(ticket):
             self._waits_for += 1
             self._told = told
@@ -148,7 +148,7 @@ class Fiber:
 
 
 class _Timeout:
-    """Ends a `park`. Most are over by then, and such an event is none."""
+    """Ends a `park` at its timeout. Most have ended by then, and the event does nothing."""
 
     __slots__ = ("_fiber", "_ticket")
 
@@ -165,16 +165,16 @@ class _Timeout:
 
 
 class Kernel:
-    """The clock and what is to happen. Times are in seconds."""
+    """The clock and the pending events. Times are in seconds."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
         self.faults: list[str] = []
         self.troubles: Counter[str] = Counter()
-        """What happened to processes and messages, and how often."""
+        """How often each fault of processes and messages happened."""
         self.reruns = 0.0
-        """How often Spark runs the stage of a writer again."""
+        """How often Spark runs a writer's stage again."""
         self.process: Process | None = None
         self.events = 0
         self._trace = trace
@@ -192,12 +192,12 @@ class Kernel:
             self._trace(f"{self.now:9.3f}  {name:8}  {text}")
 
     def trouble(self, kind: str, text: str) -> None:
-        """Count what happens to a process or a message, and add it to the trace."""
+        """Count a fault of a process or a message, and add it to the trace."""
         self.troubles[kind] += 1
         self.note(text)
 
     def fault(self, text: str, error: BaseException | None = None) -> None:
-        """Take note of something that must not happen."""
+        """Record an error that must not happen."""
         self.note(f"FAULT: {text}")
         if error is not None and self._trace is not None:
             import traceback  # noqa: PLC0415 - for a trace that is read by a person
@@ -206,17 +206,17 @@ class Kernel:
         self.faults.append(text)
 
     def later(self, delay: float, event: Callable[[], None], process: Process | None = None) -> None:
-        """Have something happen; in a process only if it lives then, and not before it goes on."""
+        """Schedule an event; in a process, only if the process is alive then, and not before it is resumed."""
         self._sequence += 1
         when = self.now + delay
         heapq.heappush(self._heap, (when, when, self._sequence, process, event))
 
     def again(self, due: float, sequence: int, process: Process, event: Callable[[], None]) -> None:
-        """Have an event that was held up happen at once, in its order."""
+        """Let a delayed event happen now, in its order."""
         heapq.heappush(self._heap, (self.now, due, sequence, process, event))
 
     def run(self, until: float, ended: Callable[[], bool] = lambda: False) -> None:
-        """Go on until a time, or until something has come true, which is looked at twice a second."""
+        """Run until a time, or until a condition is true, which is checked twice a second."""
         look_at = self.now
         heap, faults, pop = self._heap, self.faults, heapq.heappop
         try:
@@ -241,12 +241,12 @@ class Kernel:
             self._switch_to(None)
 
     def _switch_to(self, process: Process | None) -> None:
-        """Have what runs next run in a process, or in none."""
+        """Set the process in which the next code runs; None for no process."""
         self.process = process
         asyncio._set_running_loop(None if process is None else process.loop)
 
     def enter(self, process: Process, event: Callable[[], None]) -> None:
-        """Do something in a process."""
+        """Run a function in a process."""
         before = self.process
         self._switch_to(process)
         try:
@@ -258,7 +258,7 @@ class Kernel:
 
     @property
     def fiber(self) -> Fiber:
-        """The thread that runs."""
+        """The current thread."""
         fiber: Fiber = getcurrent().fiber
         return fiber
 
@@ -268,7 +268,7 @@ class Kernel:
         fiber.park(seconds)
 
     def wait_for(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> tuple[bool, Any]:
-        """Run a coroutine on the process's loop; whether it was done in time, and what it returned. Raises as it does."""
+        """Run a coroutine on the process's loop; return whether it ended in time, and its result. Raises its error."""
         fiber = self.fiber
         loop = fiber.process.loop
         ticket = fiber.ticket()

@@ -1,4 +1,4 @@
-"""The event loop of a process in the world of the model, as much of one as the classes of asyncio need."""
+"""The event loop of a simulated process, with the methods that asyncio's classes use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Call:
-    """As asyncio.Handle, for a loop that debugs nothing."""
+    """Replaces asyncio.Handle, for a loop without debug mode."""
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context")
 
@@ -40,7 +40,7 @@ class _Call:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """A process's event loop: as much of one as asyncio's own classes need."""
+    """A process's event loop, with the methods that asyncio's own classes use."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -49,7 +49,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._due = False
         self._tasks: dict[asyncio.Task[Any], contextvars.Context] = {}
         self.to_start: dict[Coroutine[Any, Any, Any], None] = {}
-        """What threads have asked for and the loop has not begun."""
+        """Calls from threads that the loop has not run yet."""
 
     def time(self) -> float:
         return self._kernel.now
@@ -115,12 +115,12 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        # A task whose end nobody waited for is a matter of the garbage collector's.
+        # Tasks whose end nobody awaited are left to the garbage collector.
         if self._process.alive and error is not None and "handle" in context:
             self._kernel.fault(f"the event loop of {self._process.name}: {context['message']}: {error!r}", error)
 
     def kill(self) -> None:
-        # Each in its own context, which its clean-up may go back to.
+        # Each coroutine is closed in its own context, which its clean-up may use.
         ends = [partial(context.run, task.get_coro().close) for task, context in self._tasks.items()]
         for end in [*ends, *(coroutine.close for coroutine in self.to_start)]:
             with suppress(RuntimeError):

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
+from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.errors import RequestTargetError
 from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.storage.configs.state import ClusterConfigState
@@ -29,10 +28,6 @@ from tests.sim.source import NumbersTask, SteadyConnector
 def _fences_nothing(admin: SimAdmin, ids: Iterable[str]) -> SimAdmin:
     del ids
     return admin
-
-
-async def _checks_without_reading(checks: GroupChecks, task: ConnectorTaskId) -> None:
-    await checks._check(task)
 
 
 async def _asks_nobody(fencing: GroupFencing, connector: str) -> None:
@@ -64,7 +59,7 @@ def _agrees(_: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _reads_nothing(store: ConnectorOffsetStore, *_: Any) -> None:
-    """Leave the offsets as they were last read."""
+    """Keep the offsets of the last read."""
 
 
 def _looks_in_no_other_topic(view: OffsetView, connector: str, own: OffsetTable, *others: OffsetTable) -> None:
@@ -81,7 +76,7 @@ def _takes_the_first(stored: StoredOffset, other: StoredOffset) -> bool:
 
 
 def _leaves_former_topics(store: ConnectorOffsetStore, *_: Any) -> None:
-    """Leave what was not copied where it was committed."""
+    """Ignore offsets that were not copied from a former topic."""
 
 
 def _leads_without_transactions(store: ConfigBackingStore, *args: Any, transactional: bool, **parts: Any) -> None:
@@ -117,7 +112,7 @@ def _all_that_stay(state: ClusterConfigState, connector: str) -> frozenset[int]:
 
 MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the fencing call": [(SimAdmin, "fence_producers", _fences_nothing)],
-    "the read to the end after owning the id": [(GroupChecks, "_read_and_check", _checks_without_reading)],
+    "the read to the end after owning the id": [(GroupFencing, "confirm", _asks_nobody)],
     "the task count check": [(GroupFencing, "fence", _asks_nobody)],
     "the leader's read before a round": [
         (FencingRounds, "lead", _leads_with_what_it_has_read),
@@ -137,17 +132,17 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
         (NumbersTask, "start", _start_by_what_was_last_said),
     ],
 }
-"""By the step that is taken out."""
+"""The mutations, by the step that each one removes."""
 
 _SEEDS: Final = Path(__file__).with_name("noticing_seeds.json")
 
 
 def noticing_seeds() -> dict[str, int]:
-    """Return where to look first for a schedule that notices each mutation: it saves time, and may be out of date."""
+    """Return seeds that may notice each mutation: they save time, and may be outdated."""
     seeds: dict[str, int] = json.loads(_SEEDS.read_text(encoding="utf-8"))
     return seeds
 
 
 def keep(seeds: Mapping[str, int]) -> None:
-    """Have the next search begin with what this one has found."""
+    """Store the seeds that were found, for the next search."""
     _SEEDS.write_text(json.dumps(seeds, indent=2) + "\n", encoding="utf-8")

@@ -13,12 +13,12 @@ Reply = Callable[[Any], None]
 
 
 class Network:
-    """One process's end. What is asked may be carried out late, or though no answer comes."""
+    """One process's connection to others. A request may be carried out late, or without an answer."""
 
     def __init__(self, process: Process, chaos: Callable[[Process, str], bool], slow: float) -> None:
-        """`chaos` is asked at each message whether it is lost; it may also stop or kill the process.
+        """`chaos` decides for each message whether it is lost; it may also stop or kill the process.
 
-        `slow` is how often a message takes seconds.
+        `slow` is the probability that a message takes seconds.
         """
         self._process = process
         self.slow = slow
@@ -28,11 +28,11 @@ class Network:
         self._arrived = 0
 
     def call(self, request: Callable[[], Any], *, timeout: float, what: str = "") -> Any:
-        """Have the broker do something, on a thread; return its answer, None if none comes in time."""
+        """Run a request on the broker from a thread; return its answer, None if none comes in time."""
         return self.ask(lambda reply: reply(request()), timeout=timeout, what=what)
 
     def ask(self, request: Callable[[Reply], None], *, timeout: float, what: str = "") -> Any:
-        """As `call`, of a broker that answers when it likes."""
+        """Like `call`, for a broker method that answers at any later time."""
         self._chaos(self._process, f"before {what}")
         self._stand_still()
         fiber = self._kernel.fiber
@@ -44,12 +44,12 @@ class Network:
         return answer
 
     def _stand_still(self) -> None:
-        """Wait where the process was stopped right now."""
+        """Wait if the process was just stopped."""
         if self._process.stopped_until > self._kernel.now:
             self._kernel.sleep(0.0)
 
     async def ask_async(self, request: Callable[[Reply], None], *, timeout: float) -> Any:  # noqa: ASYNC109 - as `ask`
-        """As `ask`, on the event loop."""
+        """Like `ask`, on the event loop."""
         future = self._process.loop.create_future()
         self._send(request, lambda answer: None if future.done() else future.set_result(answer))
         try:
@@ -78,6 +78,6 @@ class Network:
         self._kernel.later(delay, lambda: answered(answer), self._process)
 
     def delay(self) -> float:
-        """How long a message is under way: some milliseconds, now and then much longer."""
+        """The delay of a message: some milliseconds, sometimes much longer."""
         draw = self._kernel.random.random
         return 0.001 + draw() * 0.004 if draw() >= self.slow else draw() * 4.0

@@ -1,4 +1,4 @@
-"""What a seed decides on before a schedule begins."""
+"""The settings of a schedule, which its seed decides before it begins."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.sim.site import OFFSETS, OWN_OFFSETS
 from tests.sim.source import DATA
 
 _GROWING_OFFSETS = (2, 6)
-"""Of eight seeds in a row, those in whose schedules the offsets topics get more partitions."""
+"""Of eight consecutive seeds, the ones whose schedules add partitions to the offsets topics."""
 _GROWING_DATA = (4, 7)
-"""Of eight seeds in a row, those in whose schedules the topic of the records does."""
+"""Of eight consecutive seeds, the ones whose schedules add partitions to the records' topic."""
 _WITH_RERUNS = 5
-"""Of eight seeds in a row, the one in whose schedule Spark runs stages again."""
+"""Of eight consecutive seeds, the one in whose schedule Spark runs stages again."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a seed decides on at the start."""
+    """The settings of a schedule."""
 
     workers: int
     protocol: str
@@ -30,31 +30,31 @@ class Plan:
     records: int
     chaos_s: float
     troubles: float
-    """How often something happens to a worker at a message."""
+    """The probability of a fault of a worker at each message."""
     slow: float
-    """How often a message takes seconds."""
+    """The probability that a message takes seconds."""
     pause_s: float
-    """How long the user waits from one change to the next, on average."""
+    """The user's mean time between two changes."""
     steady: bool
-    """Whether the connectors promise that partitions follow task configurations: in every other schedule."""
+    """Whether the connectors promise that partitions follow task configurations: in every second schedule."""
     older: bool = False
-    """Whether one of the workers does not know that promise."""
+    """Whether one of the workers has a version that ignores that promise."""
     compacted: bool = False
     """Whether workers that start may find the config topic compacted."""
     own_offsets: bool = False
-    """Whether connectors get an offsets topic besides the worker's, give it up and take it again, while they run."""
+    """Whether connectors get their own offsets topic, lose it and get it back while they run."""
     growing: tuple[str, ...] = ()
     """The topics that get more partitions."""
     keyed: bool = False
-    """Whether the records of each source partition have a key of their own."""
+    """Whether each source partition's records have their own key."""
     data_partitions: int = 1
-    """How many partitions the topic of the records has at the start."""
+    """The number of partitions of the records' topic at the start."""
     reruns: float = 0.0
-    """How often Spark runs the stage of a writer again."""
+    """How often Spark runs a writer's stage again."""
 
 
 def plan(kernel: Kernel, seed: int, *, harsh: bool = False) -> Plan:
-    """Draw a schedule's setting. For `harsh` see `run_schedule`."""
+    """Choose a schedule's settings at random. For `harsh` see `run_schedule`."""
     drawn = _drawn(kernel, steady=bool(seed % 2), own_offsets=seed % 8 in (2, 3))
     if harsh:
         drawn = replace(drawn, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
@@ -87,7 +87,7 @@ def _drawn(kernel: Kernel, *, steady: bool, own_offsets: bool) -> Plan:
     )
     if not steady:
         return drawn
-    # Where there are several connectors, compaction may leave one without what a dead leader began to replace.
+    # With several connectors, compaction may remove records that a dead leader began to replace.
     compacted = draw.random() < 0.5 and len(drawn.connectors) == 1
     return replace(
         drawn,

@@ -1,4 +1,4 @@
-"""What the worker has instead of its readers of topics, see `clients`."""
+"""Replacements of the worker's topic readers, see `clients`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sim.clients import Site
 
 
 class SimTopicReader:
-    """As kafka.topic_reader.TopicReader: lists the ends first, open transactions or not, then reads up to them."""
+    """Replaces kafka.topic_reader.TopicReader: lists the end offsets, with open transactions, then reads up to them."""
 
     def __init__(self, site: Site, topic: str) -> None:
         self._site = site
@@ -71,11 +71,11 @@ class SimTopicReader:
         return None
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        """There is nothing to release."""
 
 
 class SimTopicLog:
-    """As kafka.topic_log.TopicLog: follows a topic, and hands over what is committed."""
+    """Replaces kafka.topic_log.TopicLog: follows a topic, and returns committed records."""
 
     def __init__(self, site: Site, topic: str, on_record: Callable[[ConsumedRecord], None]) -> None:
         self.topic = topic
@@ -117,7 +117,7 @@ class SimTopicLog:
         self._closed = True
 
     def _fetch(self) -> None:
-        """A long poll that is answered when there is something to read."""
+        """A long poll, which is answered when there is a record."""
         if self._fetching:
             self._more = True
             return
@@ -140,7 +140,7 @@ class SimTopicLog:
         kernel.later(self._site.network.delay(), lambda: self._take(rows, position), process)
 
     def _compacted(self, rows: list[tuple[int, Row, float]]) -> list[tuple[int, Row, float]]:
-        """What is left of rows once they were compacted up to some commit of task configurations, or are just being."""
+        """The rows that are left after a compaction up to some commit of task configurations, or during it."""
         commits = [number for number, (_, (key, _), _) in enumerate(rows) if key.startswith(b"commit-")]
         if not commits:
             return rows
@@ -165,7 +165,7 @@ class SimTopicLog:
 
 
 def consumed(topic: str, rows: list[tuple[int, Row, float]], partition: int = 0) -> list[ConsumedRecord]:
-    """Rows as a reader hands them over."""
+    """Rows in the form in which a reader returns them."""
     return [
         ConsumedRecord(topic, partition, offset, int(time * 1000), row[0], row[1], getattr(row, "headers", ()))
         for offset, row, time in rows

@@ -36,7 +36,7 @@ class SimRest:
         await self.send(url, lambda herder: herder.peers.put_task_configs(connector, configs, signed), hops=1)
 
     async def send(self, url: str, request: Request, hops: int = 0) -> Any:
-        """Have a worker do something. Raises what it answers."""
+        """Send a request to a worker. Raises the error that it answers."""
         answer = await self._site.network.ask_async(lambda reply: self._arrive(url, request, hops, reply), timeout=90.0)
         if answer is None:
             raise errors.RequestFailedError(f"The worker at {url} did not answer")

@@ -1,4 +1,4 @@
-"""Runs schedules: one with its trace, several up to a time, or several until one notices what was broken."""
+"""Runs schedules: one with its trace, several up to a time, or several until one notices a mutation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tests.sim.site import in_world
 def run_schedule(
     seed: int, *, trace: Callable[[str], None] | None = None, mutations: Mutation = (), harsh: bool = False
 ) -> Outcome:
-    """Run one schedule; `trace` gets a line for each thing that happens.
+    """Run one schedule; `trace` gets a line for each event.
 
-    A `harsh` one is for what must go wrong: all the time tasks write while others start, and nobody waits for the end.
+    A `harsh` schedule is for mutations, which must fail: tasks write all the time while others start, and it ends
+    without a quiet phase.
     """
     world = World(seed, trace, harsh=harsh)
     with in_world(world.kernel, world.here, mutations):
@@ -26,7 +27,7 @@ def run_schedule(
 
 
 def run_schedules(seeds: Sequence[int], ends: float | None) -> list[Outcome]:
-    """Run several; none starts after a time of the clock, in seconds."""
+    """Run several schedules; none starts after `until` on the clock, in seconds."""
     outcomes = []
     with _collected_at_the_end():
         for seed in seeds:
@@ -37,7 +38,7 @@ def run_schedules(seeds: Sequence[int], ends: float | None) -> list[Outcome]:
 
 
 def first_bad(seeds: Sequence[int], mutations: Mutation) -> Outcome | None:
-    """Run harsh schedules with something broken until one of them notices."""
+    """Run harsh schedules with a mutation until one of them notices it."""
     with _collected_at_the_end():
         outcomes = (run_schedule(seed, mutations=mutations, harsh=True) for seed in seeds)
         return next((outcome for outcome in outcomes if outcome.faults), None)
@@ -45,7 +46,7 @@ def first_bad(seeds: Sequence[int], mutations: Mutation) -> Outcome | None:
 
 @contextmanager
 def _collected_at_the_end() -> Iterator[None]:
-    """Keep the garbage: a schedule leaves little of it, and to look for it would be a fifth of the time."""
+    """Disable the garbage collector during a schedule, which would take a fifth of the time for little garbage."""
     gc.freeze()
     gc.disable()
     try:

@@ -52,7 +52,7 @@ _IDLE_S = 60.0
 
 @dataclass
 class Elections:
-    """What the leader computed: seconds of CPU, and bytes of what it received and sent."""
+    """The leader's elections: seconds of CPU, and bytes received and sent."""
 
     seconds: list[float]
     joined_bytes: int = 0
@@ -69,13 +69,13 @@ class Elections:
 
 
 def _as_sent(member: WorkerMetadata) -> WorkerMetadata:
-    """Return what a real member sends: its work, without what the leader told it of the others."""
+    """Return the metadata that a real member sends: its work, without the leader's data about other members."""
     held = member.assignment
     return member if held is None else replace(member, assignment=replace(held, supports=(), other_topics=(), files=()))
 
 
 class CountedStatuses(SimStatuses):
-    """Counts the records that a status topic would get, and their bytes."""
+    """Counts the records and bytes that a status topic would get."""
 
     def __init__(self, table: StatusTable) -> None:
         super().__init__(table)
@@ -88,7 +88,7 @@ class CountedStatuses(SimStatuses):
 
 
 class ScaleWorld(World):
-    """Many workers to which nothing happens but the steps."""
+    """Many workers without faults, except the steps."""
 
     def __init__(self, workers: int, connectors: int, tasks: int, delay_s: float) -> None:
         super().__init__(_SEED, None)
@@ -124,7 +124,7 @@ class ScaleWorld(World):
     # -- the steps --------------------------------------------------------------------------------------------
 
     def steps(self) -> Iterator[tuple[str, Callable[[], None], Callable[[], bool]]]:
-        """Each step's name, what begins it, and whether it has ended."""
+        """The name of each step, the function that begins it, and the condition that ends it."""
         yield "start", self._start_all, lambda: self._members() == self.plan.workers
         yield "create", lambda: self._by_user(self._create_all), self._all_committed
         until = self.kernel.now + _IDLE_S
@@ -186,7 +186,7 @@ class ScaleWorld(World):
         return len(self.broker.batches(OFFSETS)) >= self._wanted() and self._running() == self._wanted()
 
     def _settled(self, workers: int) -> bool:
-        """Whether so many workers are members, and all work runs once, evenly."""
+        """Whether this many workers are members, and all work runs once, evenly."""
         loads = [len(herder._work.local.units) for _, herder in self._herders.values()]
         return (
             self._members() == workers
@@ -197,7 +197,7 @@ class ScaleWorld(World):
 
 
 class EvenConnector(SteadyConnector):
-    """Task t has the source partition t, so that a change of `tasks.max` changes as little as it can."""
+    """Task t has the source partition t, so that a change of `tasks.max` moves as few partitions as possible."""
 
     def _task_of(self, partition: int, tasks: int) -> int:
         return min(partition, tasks - 1)
@@ -205,7 +205,7 @@ class EvenConnector(SteadyConnector):
 
 @dataclass(frozen=True)
 class Counts:
-    """What was asked and written up to a moment."""
+    """The requests and records so far."""
 
     seconds: float
     cpu: float
@@ -214,7 +214,7 @@ class Counts:
     elections: int
     election_s: float
     logs: Mapping[str, tuple[int, int, int]]
-    """By topic: transactions, records and bytes."""
+    """The transactions, records and bytes of each topic."""
     status: tuple[int, int]
     fencing_rounds: int
 
@@ -248,11 +248,11 @@ def _written(world: ScaleWorld, topic: str) -> tuple[int, int, int]:
 
 @contextmanager
 def _observed(world: ScaleWorld) -> Iterator[None]:
-    """Measure each election of the leader."""
+    """Measure the leader's elections."""
     compute = LeaderAssignor.__call__
 
     def measured(assignor: LeaderAssignor, election: Election) -> Mapping[str, Assignment]:
-        # The collector would look through the whole world.
+        # The garbage collector would traverse all simulated workers.
         gc.disable()
         started = time.process_time()
         shares = compute(assignor, election)
@@ -269,7 +269,7 @@ def _observed(world: ScaleWorld) -> Iterator[None]:
 
 
 def leader_memory(world: ScaleWorld) -> dict[str, float]:
-    """Build what a leader holds of the group once more; return its MB by part."""
+    """Build a copy of the leader's data about the group; return the MB of each part."""
     rows = [(offset, *row) for offset, row, _ in world.broker.fetch(CONFIGS, 0)[0]]
     statuses = dict(_statuses(world))
     members = _members(world)
@@ -367,7 +367,7 @@ def run(world: ScaleWorld) -> list[str]:
 
 
 def main() -> int:
-    """Do what the command line says; the exit status is 1 if a step did not end."""
+    """Run the command line; the exit status is 1 if a step did not end."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.sim.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

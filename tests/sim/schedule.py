@@ -40,7 +40,7 @@ Mutation = Sequence[tuple[Any, str, Any]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a schedule ended. `seconds` are the world's."""
+    """The outcome of a schedule. `seconds` are simulated time."""
 
     seed: int
     faults: tuple[str, ...]
@@ -77,12 +77,12 @@ class World:
         self._rest = SimRest(self._user, self._herders)
 
     def here(self) -> Site:
-        """The site of the process that runs."""
+        """The site of the current process."""
         assert self.kernel.process is not None
         return self._sites[self.kernel.process]
 
     def run(self) -> Outcome:
-        """Let it all happen."""
+        """Run the schedule."""
         kernel = self.kernel
         kernel.note(f"{self.plan}")
         for number in range(self.plan.workers):
@@ -128,7 +128,7 @@ class World:
         starting.add_done_callback(lambda done: done.exception() and self._end(site, 1.0))
 
     def _end(self, site: Site, again_after: float) -> None:
-        """Kill a worker; another one comes in its place."""
+        """Kill a worker, and start another one in its place."""
         process = site.process
         if process.alive:
             self.kernel.trouble("killed", f"{process.name} is killed")
@@ -136,16 +136,16 @@ class World:
             self.kernel.later(again_after, lambda: self._start_worker(process.name))
 
     def _trouble(self, process: Process, at: str) -> bool:
-        """Perhaps stop, kill or cut off a process at a message; whether the message is lost."""
+        """Perhaps stop, kill or cut off a process at a message; return whether the message is lost."""
         rate, draw = self.plan.troubles, self.kernel.random.random
         if self._peace or not rate or process is self._user.process:
             return False
         if self._harsh and at.startswith(_OWNING) and draw() < 0.15:
-            # A task that lags behind, and does not hear that there are newer ones.
+            # This makes a task that lags behind and does not learn that there are newer ones.
             self._deafen(process, 8.0)
             self._stop(process, 1.0 + draw() * 4.0)
             return False
-        # What happens between the task configurations and the task count record is what matters most.
+        # Faults between the task configurations and the task count record are the most important ones.
         drawn = draw()
         if drawn > rate * 5 or (drawn > rate and not self.checker.fencing_is_due):
             return False
@@ -182,7 +182,7 @@ class World:
         self.kernel.later(0.0, lambda: self._end(site, again_after))
 
     def _wake_stopped(self) -> None:
-        """Have zombies go on, and workers miss what comes, when it is worst: while a connector gets other tasks."""
+        """Resume zombies, and make workers deaf, at the worst time: while a connector gets other tasks."""
         draw = self.kernel.random.random
         for process in self._sites:
             if self.plan.troubles and not self._peace and process.alive and draw() < (0.5 if self._harsh else 0.2):
@@ -225,7 +225,7 @@ class World:
         steady = self.plan.steady
         every = STEADY_TASKS_MAX if steady else TASKS_MAX
         tasks = every[step % len(every)]
-        # What changes besides tasks.max has all tasks start anew.
+        # A change of any property but tasks.max restarts all tasks.
         interval = step % 8 == 6 if steady else step % 4 == 2
         config = {
             "name": name,
@@ -238,13 +238,13 @@ class World:
         }
         if self.plan.keyed:
             config["keyed"] = "true"
-        # A topic is only given up once a copy names it (decision 14).
+        # A topic is only removed from the configuration once a copy names it (decision 14).
         unnamed = name in self._owners and not self.checker.has_copies(name)
         if self.plan.own_offsets and (step % 2 or unnamed):
             self._owners.add(name)
             config["offsets.storage.topic"] = OWN_OFFSETS
         elif self._harsh and name in self._owners:
-            # The worst time: the last copies of a task may be missing, and nobody has mended them.
+            # This is the worst time: a task's last copies may be missing, and were not repaired yet.
             workers = [site for process, site in self._sites.items() if process.alive and site is not self._user]
             self._end(self.kernel.random.choice(workers), 1.0 + self.kernel.random.random() * 4.0)
         self._ask(
@@ -254,7 +254,7 @@ class World:
         )
 
     def _grow(self, _: str) -> None:
-        """Give topics more partitions."""
+        """Add partitions to topics."""
         for topic in self.plan.growing:
             if self.broker.partitions(topic) < _MOST_PARTITIONS:
                 self.kernel.trouble(f"{topic} grown", f"{topic} has one more partition")
@@ -311,7 +311,7 @@ class World:
         return self._herders[self.kernel.random.choice(sorted(self._herders))]
 
     def _ask(self, what: str, request: Callable[[DistributedHerder], Any], url: str | None = None) -> bool:
-        """Ask a worker, any by default, for something, and say whether it was done."""
+        """Send a request to a worker, any by default, and return whether it was done."""
         url = url or self.kernel.random.choice(sorted(self._herders))
         self.kernel.note(f"{what}, by {url}")
         try:

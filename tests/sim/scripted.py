@@ -1,4 +1,4 @@
-"""A world in which a test says, step by step, what happens: for what a seed brings about too seldom."""
+"""A simulated world in which a test decides each step, for cases that random schedules reach too rarely."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Script = Callable[["ScriptedWorld"], None]
 
 
 class ScriptedWorld(World):
-    """Two workers to which nothing happens but what a script does."""
+    """Two workers. The only faults are the faults in a script."""
 
     def __init__(self, script: Script, mutations: Mutation = ()) -> None:
         super().__init__(_SEED, None)
@@ -29,12 +29,12 @@ class ScriptedWorld(World):
         self._script = script
         self._mutations = mutations
         self._frozen: tuple[Process, str] | None = None
-        # Scripts write what no leader of this worker's software would.
+        # Scripts write records that no leader of this version would write.
         self.checker.looks_at_stops = False
 
     @property
     def tasks(self) -> int:
-        """How many tasks the connector has."""
+        """The number of the connector's tasks."""
         return len(self.checker.state.tasks("a"))
 
     def workers(self) -> list[tuple[Site, DistributedHerder]]:
@@ -60,23 +60,23 @@ class ScriptedWorld(World):
             self.kernel.sleep(0.1)
 
     def create(self) -> None:
-        """Create the connector, and wait until it has three tasks that may start."""
+        """Create the connector, and wait until its three tasks may start."""
         herders = [herder for _, herder in self._herders.values()]
         self.wait_for(lambda: all(herder._leadership.membership for herder in herders))
         self._configure("a")
         self.wait_for(lambda: self.tasks == 3 and not self.checker.fencing_is_due)
 
     def change(self, url: str | None = None) -> None:
-        """Have the connector, which has been created, run five tasks; by any worker if none is named."""
+        """Change the existing connector to five tasks, with a request to the given worker or any other."""
         self._configure("a", url)
         self.wait_for(lambda: self.tasks == 5)
 
     def stop(self) -> None:
-        """Have the connector stopped."""
+        """Stop the connector."""
         assert self._ask("stops a", lambda herder: herder.connectors.stop("a"))
 
     def write(self, *records: ConfigRecord) -> None:
-        """Write to the config topic what another leader would, without a transaction."""
+        """Write a record to the config topic without a transaction, like another leader."""
         self.broker.write_plainly(CONFIGS, [encode(record) for record in records])
 
     def kill_leader(self) -> None:
@@ -86,9 +86,9 @@ class ScriptedWorld(World):
     def replace_leader_amid(
         self, message: str, request: Callable[[DistributedHerder], Coroutine[Any, Any, Any]]
     ) -> tuple[Process, DistributedHerder, list[asyncio.Task[Any]]]:
-        """Have the leader asked for something, and freeze it right before it sends a message, until another one leads.
+        """Send a request to the leader; stop its process before it sends a message, until another worker leads.
 
-        Returns its frozen process, the other one, and a list with the request.
+        Returns the stopped process, the new leader, and a list with the request.
         """
         (site, zombie), (_, successor) = self.workers()
         process, asked = site.process, list[asyncio.Task[Any]]()
@@ -103,7 +103,7 @@ class ScriptedWorld(World):
         self._frozen = process, f"before {message}"
 
     def deafen(self, seconds: float) -> None:
-        """Have no worker read what is written to the config topic for a while."""
+        """Make all workers ignore the config topic for a while."""
         for site, _ in self._herders.values():
             self._deafen(site.process, seconds)
 

@@ -1,9 +1,8 @@
-"""A worker as it ships, with the world in place of Kafka, Spark and HTTP.
+"""The real worker, with simulated Kafka, Spark and HTTP.
 
-The worker is given SimClients, which make clients that ask the simulated broker. `in_world` puts what else tests.sim
-simulates where the worker has its threads and its clock. All else is the code of the package: the distributed herder
-and its parts, the stores, the task's run with its poll loop and its transaction, the transactional producer, and the
-leader's assignor.
+The worker gets SimClients, which make clients of the simulated broker. `in_world` replaces threads and the clock by
+simulated ones. All other code is the package's: the distributed herder and its parts, the stores, the task's run with
+its poll loop and its transaction, the transactional producer, and the leader's assignor.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ CONFIGS, OFFSETS, OWN_OFFSETS = "configs", "offsets", "own-offsets"
 _READ_BACK_MS = 6_000
 
 _THREADED = ("runtime", "storage")
-"""The packages whose threads, locks and conditions are simulated; what the others have of them is simulated as a whole."""
+"""The packages whose threads, locks and conditions are simulated. Others are replaced as a whole."""
 
 
 def worker_config() -> WorkerConfig:
@@ -84,20 +83,20 @@ def worker_config() -> WorkerConfig:
 
 
 WORKER = worker_config()
-# Schedules configure the same connectors again and again, and all workers read the same records.
+# Schedules configure the same connectors again and again, and all workers read the same records, so results are cached.
 _PARSED: dict[tuple[tuple[str, str | None], ...], ConnectorConfig] = {}
 decoded = lru_cache(decode)
 
 
 @lru_cache
 def group_config(protocol: str, max_delay_ms: int) -> GroupConfig:
-    """The group's settings; the simulated member has its own times."""
+    """The group's settings; the simulated member has its own timeouts."""
     properties = {"connect.protocol": protocol, "scheduled.rebalance.max.delay.ms": str(max_delay_ms)}
     return GroupConfig.from_properties(properties, where="worker.properties")
 
 
 class SimClients(KafkaClients):
-    """Makes what a process of the world asks the simulated broker with."""
+    """Makes the clients with which a process asks the simulated broker."""
 
     def __init__(self, site: Site) -> None:
         self._site: Any = site
@@ -108,7 +107,7 @@ class SimClients(KafkaClients):
 
     def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
         coordinator: Any = lambda _, name: SimTransactionCoordinator(self._site, name)  # noqa: E731 - of another type
-        writer: Any = lambda _, transaction: SimWriter(self._site, transaction)  # noqa: E731 - of another type
+        writer: Any = lambda _, *parts: SimWriter(self._site, *parts)  # noqa: E731 - of another type
         return TransactionalProducer(config, transactional_id, new_coordinator=coordinator, new_writer=writer)
 
     def plain_producer(self, config: ProducerConfig) -> Any:
@@ -131,7 +130,7 @@ class SimClients(KafkaClients):
 
 
 class SimWorkerRuntime(Worker):
-    """Makes tasks of simulated parts."""
+    """Makes tasks with simulated clients and a simulated engine."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(WORKER, SimClients(site))
@@ -142,7 +141,7 @@ class SimWorkerRuntime(Worker):
         self.planned_at = 0
 
     def start(self) -> None:
-        """The offsets topic is there."""
+        """The offsets topic exists already."""
 
     def checked(self, properties: Mapping[str, str], **_: bool) -> ConnectorConfig:
         return self.connector_config(properties)
@@ -166,7 +165,7 @@ class SimWorkerRuntime(Worker):
 
 
 class _OffsetStores:
-    """As runtime.offset_stores.OffsetStores, for the worker's topic and another one, which stay open."""
+    """Replaces runtime.offset_stores.OffsetStores: the worker's topic and another one stay open."""
 
     def __init__(self, clients: KafkaClients) -> None:
         topics = WORKER.offset_storage, replace(WORKER.offset_storage, name=OWN_OFFSETS)
@@ -189,7 +188,7 @@ class _OffsetStores:
 
 
 class _NoGuard:
-    """In place of PartitionGuard: the checker looks at each commit."""
+    """Replaces PartitionGuard: the checker looks at each commit."""
 
     def watch(self, *_: Any) -> Any:
         return _Silent()
@@ -199,7 +198,10 @@ class _NoGuard:
 
 
 class _Finalizer:
-    """As weakref.finalize for what is closed by hand. The real one would keep every world: what it calls knows its own."""
+    """Replaces weakref.finalize for objects that are closed explicitly.
+
+    A real finalizer would keep every simulated world alive, because its callback refers to it.
+    """
 
     atexit = False
 
@@ -211,7 +213,7 @@ class _Finalizer:
 
 
 class _Silent:
-    """Metrics that nobody looks at."""
+    """Metrics without readers."""
 
     def __getattr__(self, name: str) -> Any:
         return self
@@ -221,7 +223,7 @@ class _Silent:
 
 
 class _TaskWork(TaskWork):
-    """Says where the config topic stood when the task that is being made was planned, for its records."""
+    """Records the position in the config topic at which a task was planned, for the origin of its records."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -245,8 +247,8 @@ class SimStatuses:
     def __init__(self, table: StatusTable) -> None:
         self.table = table
 
-    def stands_by(self, _: Any) -> bool:
-        """Whoever reported on something has it."""
+    def owns(self, _: Any) -> bool:
+        """The worker that reported last owns the connector or task."""
         return True
 
     def put(self, subject: Any, status: Any) -> None:
@@ -259,7 +261,7 @@ class SimStatuses:
             self.table.apply(subject, status)
 
     def disown(self, subject: Any) -> None:
-        """No report crosses another here."""
+        """Reports never arrive out of order here."""
 
     def delete_connector(self, connector: str) -> None:
         for task in self.table.tasks(connector):
@@ -270,7 +272,7 @@ class SimStatuses:
         self.table.apply(task, None)
 
     def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
-        """Nobody asks."""
+        """Active topics are not used here."""
 
     def start(self, _: Any) -> Any:
         started: Future[None] = Future()
@@ -278,7 +280,7 @@ class SimStatuses:
         return started
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        """There is nothing to release."""
 
 
 _NONE: Any = None
@@ -290,7 +292,7 @@ def _on_loop(parts: GroupParts, coroutine: Any) -> None:
 
 
 def _as_known(site: Site, record: Any) -> Any:
-    """What a worker reads or writes, by its version."""
+    """The records that a worker reads or writes, according to its version."""
     plain = site.older and isinstance(record, CommitRecord)
     return CommitRecord(record.connector, record.tasks) if plain else record
 
@@ -307,7 +309,7 @@ def _modules() -> Mapping[str, ModuleType]:
 
 @lru_cache
 def _owners(what: ModuleType, within: tuple[str, ...] = ("",)) -> list[ModuleType]:
-    """The modules, of all that there are or of some packages, that import a module of the standard library."""
+    """The modules that import a module of the standard library, in all packages or in some."""
     name = what.__name__
     return [
         module for path, module in _modules().items() if path.startswith(within) and getattr(module, name, None) is what
@@ -315,7 +317,7 @@ def _owners(what: ModuleType, within: tuple[str, ...] = ("",)) -> list[ModuleTyp
 
 
 def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, str, Any]]:
-    """What is simulated: the owner of a name, the name, and what stands there in the world."""
+    """The replacements: the owner of a name, the name, and its simulated value."""
     at = _modules().__getitem__
     return [
         *_clocks_and_threads(kernel),
@@ -325,7 +327,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("storage.offsets.topic"), "weakref", SimpleNamespace(finalize=_Finalizer)),
         (at("herder.distributed.herder"), "status_store", lambda *_: here().statuses),
         (at("herder.distributed.group_work"), "TaskWork", _TaskWork),
-        # It would read the files of installed packages again at each start of a worker.
+        # The real function would read the files of installed packages again at each start of a worker.
         (at("runtime.worker"), "use_plugin_path", lambda _: []),
         (GroupParts, "on_loop", _on_loop),
         (NumbersTask, "kernel", kernel),
@@ -333,7 +335,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
 
 
 def _told_faults(kernel: Kernel) -> list[tuple[Any, str, Any]]:
-    """What the worker tells of its own faults, which no schedule may have."""
+    """Log messages about a worker's own faults, which no schedule may have."""
     told = SimpleNamespace(exception=lambda text: kernel.fault(text, sys.exception()))
     return [(_modules()["herder.core.convergence"], "_log", told)]
 
@@ -344,7 +346,7 @@ def _clocks_and_threads(kernel: Kernel) -> list[tuple[Any, str, Any]]:
         *((module, "time", clock) for module in _owners(time)),
         *((module, "random", kernel.random) for module in _owners(random)),
         *((module, "threading", threads) for module in _owners(threading, _THREADED)),
-        # Less than workers are without news of the config topic.
+        # Shorter than the time without news of the config topic that workers tolerate.
         (_modules()["storage.configs.topic"], "_READ_BACK_TIMEOUT_MS", _READ_BACK_MS),
     ]
 
@@ -353,7 +355,7 @@ def _clocks_and_threads(kernel: Kernel) -> list[tuple[Any, str, Any]]:
 def in_world(
     kernel: Kernel, here: Callable[[], Site], mutations: Sequence[tuple[Any, str, Any]] = ()
 ) -> Iterator[None]:
-    """Run the worker's code in the world; `here` is the site of the process that runs, `mutations` break something."""
+    """Run the worker's code in the world; `here` is the site of the current process; `mutations` break some code."""
     before = []
     log, telling = logging.getLogger(fencepost.__name__), _Telling(kernel)
     logging.disable(logging.NOTSET if kernel.tracing else logging.CRITICAL)
@@ -377,7 +379,7 @@ def in_world(
 
 
 class _Telling(logging.Handler):
-    """Brings what the worker logs into the trace."""
+    """Adds the worker's log lines to the trace."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()

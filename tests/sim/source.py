@@ -37,27 +37,27 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class Origin:
-    """Who wrote a record: a task that was planned when its worker had read the config topic up to an offset."""
+    """The writer of a record: a task that was planned when its worker had read the config topic up to an offset."""
 
     connector: str
     task: int
     planned_at: int
     batch: int = 0
-    """Which of its worker's batches it belongs to."""
+    """The number of its worker's batch."""
 
 
 @dataclass(frozen=True)
 class SimPipeline:
-    """Where the engine would have transforms and converters."""
+    """Replaces the pipeline of transforms and converters."""
 
     origin: Origin
     default_topic: str | None = None
     keyed: bool = False
-    """Whether the source partition is a record's key; else it has none."""
+    """Whether the source partition is the record's key; otherwise there is no key."""
 
 
 class NumbersConnector(SourceConnector):
-    """Makes as many tasks as it may."""
+    """Makes tasks.max tasks."""
 
     def __init__(self) -> None:
         self._config: Mapping[str, str] = {}
@@ -94,7 +94,7 @@ class NumbersConnector(SourceConnector):
 
 
 class SteadyConnector(NumbersConnector):
-    """Moves only what must be, most of the time."""
+    """Moves only as many partitions as necessary, most of the time."""
 
     def partitions_follow_task_configs(self, config: Mapping[str, str]) -> bool:
         del config
@@ -102,12 +102,12 @@ class SteadyConnector(NumbersConnector):
 
     def _task_of(self, partition: int, tasks: int) -> int:
         task = min(partition, tasks - 1)
-        # With four tasks, the last two have each other's partitions.
+        # With four tasks, the last two swap partitions.
         return {2: 3, 3: 2}.get(task, task) if tasks == 4 else task
 
 
 class NumbersTask(SourceTask):
-    """Gives the next records of one of its partitions with each poll."""
+    """Each poll returns the next records of one of its partitions."""
 
     kernel: Kernel
 
@@ -144,9 +144,9 @@ class NumbersTask(SourceTask):
 
 
 class SimEngine:
-    """As engine.engine.SparkEngine for a SourceBatch, which two executors convert and one writes.
+    """Replaces engine.engine.SparkEngine for a SourceBatch: two executors convert it, and one writes it.
 
-    Now and then it loses what it shuffled, half way through a write of its executors.
+    Sometimes it loses its shuffle files half-way through a write by executors.
     """
 
     plugin_counts = None
@@ -161,7 +161,7 @@ class SimEngine:
         """There is nothing to stop."""
 
     def cancel(self, task: str) -> None:
-        """A write ends by itself, when its producer is abandoned."""
+        """A write ends by itself when its producer is abandoned."""
 
     def session(self) -> Any:
         raise AssertionError("no task of the simulation asks for a Spark session")
@@ -201,7 +201,7 @@ class SimEngine:
                 counts = PartitionCounts(told, writer.partitions, lambda topic, _: writer.partitions(topic))
                 for row in part:
                     targeted[_target(row, counts(DATA), executor, keyed=keyed)].append(row)
-                asked.append(counts.asked)
+                asked.append(counts.requested_counts)
             for partition, owned in targeted.items():
                 writer.write(DATA, partition, owned)  # type: ignore[arg-type]
             acks = writer.flush()
@@ -211,7 +211,7 @@ class SimEngine:
 
 
 def _target(row: Any, partitions: int, executor: int, *, keyed: bool) -> int:
-    """The partition of a record, as engine.routing.Router finds it."""
+    """The partition of a record, chosen as by engine.routing.Router."""
     (origin, key), _ = row
     return _partition_of(key, partitions) if keyed else (origin.batch + executor) % partitions
 

@@ -1,4 +1,4 @@
-"""What a worker would only log of a fault of its own is one of the schedule."""
+"""An error that a worker would only log makes the schedule fail."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ def test_a_task_that_cannot_follow_its_plan_is_a_fault_of_the_schedule() -> None
     world = ScriptedWorld(ScriptedWorld.create, [(TaskWork, "_start", cannot)])
     with pytest.raises(AssertionError):
         world.play()
-    assert set(world.kernel.faults) == {"A fault of this worker: it cannot follow its plan"}
+    assert set(world.kernel.faults) == {"A fault of this worker: the connector or task cannot follow its plan"}

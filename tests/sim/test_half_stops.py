@@ -1,4 +1,4 @@
-"""What is left of a stop that its leader did not finish, or that others wrote over, is put right by the next leader."""
+"""The next leader repairs a stop that its leader did not finish, or that other records overwrote."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_resumed_connector_has_its_tasks_though_the_leader_reads_it_last() -> 
 
 
 def test_task_configs_that_a_leader_refuses_at_first_are_sent_again() -> None:
-    """A leader of Apache's answers 400 as long as it has not read that the connector is resumed."""
+    """An Apache leader answers 400 until it has read that the connector is resumed."""
     store = TaskConfigs.store
     refused: list[str] = []
 

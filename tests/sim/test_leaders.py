@@ -1,4 +1,4 @@
-"""A leader that nobody believes in any more changes nothing, and one that cannot fence in time says so."""
+"""A deposed leader changes nothing, and a leader that cannot fence in time says so."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_unread_task_configs_are_not_treated_as_fenced() -> None:
         def ask() -> None:
             one_task = configs.state.task_configs("a")[:1]
             asked.append(asyncio.ensure_future(leadership.write(lambda: configs.put_task_configs("a", one_task))))
-            # As the round for the three tasks does, if it is that far when the one task is written.
+            # The round for the three tasks does so if it is still running when the one task is written.
             count = leadership.write(lambda: configs.put_task_count("a", 3), check=lambda: rounds._check(tasks))
             asked.append(asyncio.ensure_future(count))
 
@@ -112,7 +112,7 @@ def test_tasks_report_that_fencing_timed_out_until_it_succeeds() -> None:
             )
             return said in (status.trace or "")
 
-        # Some of them run at the leader, which others ask over REST.
+        # Some requests go to the leader itself; others are forwarded to it.
         for task in tasks:
             world.wait_for(lambda task=task: told(task))
         slow[0] = False
@@ -136,7 +136,7 @@ def test_a_zombie_leader_cannot_reset_offsets_of_a_connector_its_successor_resum
         world.wait_for(asked[0].done)
         with pytest.raises(BadRequestError, match="Connector a must be STOPPED before its offsets are changed"):
             asked[0].result()
-        # What its tasks go on with must fit to the offsets that there are.
+        # The new tasks must resume at the existing offsets.
         world.kernel.sleep(20.0)
 
     ScriptedWorld(script).play()

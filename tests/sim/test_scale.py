@@ -18,7 +18,7 @@ def test_each_task_of_a_simulated_group_commits_once(
     create = said[said.index("\ncreate:") : said.index("\nidle:")]
     assert re.search(r"offsets: 20 transactions", create)
     assert re.search(r"fencing rounds 4\b", create)
-    # Task configurations in one transaction, of records for each task and a commit; the others have one record.
+    # Task configurations are in one transaction with a record for each task and a commit; others have one record.
     assert re.search(r"configs: 16 transactions .*, 32 records", create)
     idle = said[said.index("\nidle:") : said.index("\nchange:")]
     assert re.search(r"generations 0, .*\n.*requests: none", idle)

@@ -1,4 +1,4 @@
-"""The model holds in the schedules that there is time for; `make sim` runs 100,000 of them."""
+"""The invariants hold in as many schedules as time allows; `make sim` runs 100,000 of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _simulate(*options: str) -> subprocess.CompletedProcess[str]:
-    # In a process of its own: a seed means the same schedule only where sets are in the same order in each run.
+    # Runs in a separate process: a seed gives the same schedule only if sets have the same order in each run.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "tests.sim", *options]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)

@@ -1,4 +1,4 @@
-"""A worker that is asked to stop stands still before it lets go of what its connectors and tasks use."""
+"""A worker that is asked to stop first stops its connectors and tasks, and then closes what they use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_stopping_worker_waits_for_stops_in_progress() -> None:
         workers = list(world._herders.values())
         for site, _ in workers:
             world._cut_off(site.process, 9.0)
-        # They fall out of the group, and what their tasks have written is not committed for a while.
+        # The workers fall out of the group, and their tasks' records are not committed for a while.
         world.kernel.sleep(9.0)
         for site, herder in workers:
             assert herder._leadership.membership is None

@@ -1,4 +1,4 @@
-"""What the worker uses of threads, pools and the clock, in a simulated process."""
+"""Simulated threads, pools and clock, with the methods that the worker uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.kernel import Fiber, Kernel, Process
 
 
 class SimThread:
-    """As threading.Thread: a fiber of the process that starts it."""
+    """Replaces threading.Thread: a fiber of the process that starts it."""
 
     def __init__(
         self, kernel: Kernel, target: Callable[..., Any], name: str = "", daemon: bool = True, args: Any = ()
@@ -44,7 +44,7 @@ class SimThread:
 
 
 class SimCondition:
-    """As threading.Condition. Its lock is nothing: a fiber runs alone until it waits."""
+    """Replaces threading.Condition. Its lock does nothing, because a fiber runs alone until it waits."""
 
     def __init__(self, kernel: Kernel, lock: Any = None) -> None:
         del lock
@@ -73,7 +73,7 @@ class SimCondition:
 
 
 class SimEvent:
-    """As threading.Event."""
+    """Replaces threading.Event."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._set = False
@@ -91,7 +91,7 @@ class SimEvent:
 
 
 class SimLock:
-    """As threading.Lock."""
+    """Replaces threading.Lock."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._held = False
@@ -114,7 +114,7 @@ class SimLock:
 
 
 class SimThreading:
-    """What the worker uses of `threading`, for the process that runs."""
+    """The parts of `threading` that the worker uses, for the current process."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.Thread = partial(SimThread, kernel)
@@ -122,12 +122,12 @@ class SimThreading:
         self.Event = partial(SimEvent, kernel)
         self.Lock = partial(SimLock, kernel)
         self.RLock = threading.RLock
-        # Of this interpreter, where one simulated thread runs at a time.
+        # The real one: in this interpreter only one simulated thread runs at a time.
         self.active_count = threading.active_count
 
 
 class SimFuture(Future[Any]):
-    """A future whose end a thread of a process may wait for."""
+    """A future for whose end a thread of a process may wait."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class SimExecutor:
         return future
 
     def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
-        """Nothing is left to free."""
+        """There is nothing to release."""
 
     def _work(self) -> None:
         while self._queue:
@@ -174,7 +174,7 @@ class SimExecutor:
 
 
 class SimTime:
-    """What the worker uses of `time`."""
+    """The parts of `time` that the worker uses."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel

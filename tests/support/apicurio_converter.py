@@ -1,4 +1,4 @@
-"""Apicurio's AvroConverter in Java, which reads what is written here."""
+"""Apicurio's AvroConverter in Java, which reads the records of our converters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOURCE: Final = Path(__file__).parent / "java" / "ConverterReads.java"
 
 
 def read_in_java(registry: str, records: Sequence[tuple[str, bytes]], folder: Path) -> list[dict[str, Any]]:
-    """Read values of topics with the registry at an address of Apicurio's own API, into `schema` and `payload` each."""
+    """Read records of topics, with a registry at its own API's address; return `schema` and `payload` of each."""
     java = find_java()
     classes = folder / "classes"
     compile_java([_SOURCE], _JARS, classes)

@@ -1,4 +1,4 @@
-"""Azurite, Microsoft's emulator of Azure Blob Storage, in a process of its own. npm fetches it once into the user's cache."""
+"""Azurite, Microsoft's emulator of Azure Blob Storage, as a process. npm downloads it once into the user's cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fencepost.embedded.ports import HOST, free_ports
 from tests.support.object_store import BUCKET, START_SECONDS, ObjectStore, nowhere
 from tests.support.processes import Process, wait_for
 
-# Later ones take twice the space, for their telemetry.
+# Later versions take twice the space, for their telemetry.
 _VERSION: Final = "3.35.0"
 _FETCH_SECONDS: Final = 600
 ACCOUNT: Final = "devstoreaccount1"
@@ -30,7 +30,7 @@ _SAS_VERSION: Final = "2021-12-02"
 
 
 class Azurite(ObjectStore):
-    """Speaks Azure Blob Storage, without a hierarchical namespace."""
+    """An Azure Blob Storage server without a hierarchical namespace."""
 
     scheme = "abfss"
     aliases = ("abfs",)
@@ -40,7 +40,7 @@ class Azurite(ObjectStore):
         return {"AZURE_STORAGE_CONNECTION_STRING": _connection(nowhere())}
 
     def connection_with_signature(self) -> str:
-        """A connection string with a shared access signature instead of the account's key."""
+        """A connection string with a shared access signature in place of the account's key."""
         return f"BlobEndpoint={self._url}/{ACCOUNT};AccountName={ACCOUNT};SharedAccessSignature={_signature()}"
 
     def __enter__(self) -> Self:
@@ -98,7 +98,7 @@ def _node() -> Path:
 
 
 def _program() -> Path:
-    """Azurite's server of blobs, fetched if this user has none yet: 190 MB."""
+    """Azurite's blob server, downloaded if it is not in the cache: 190 MB."""
     folder = cache_folder() / f"azurite-{_VERSION}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
@@ -126,5 +126,5 @@ def _fetch(folder: Path) -> None:
         command += ["--no-audit", "--no-fund", "--no-update-notifier"]
         found = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
         assert found.returncode == 0, f"npm cannot fetch azurite: {found.stderr[-2_000:]}"
-        # The folder appears only when it is complete.
+        # The folder gets its name only when it is complete.
         made.rename(folder)

@@ -1,4 +1,4 @@
-"""A bank whose accounts have the same sum after each transaction, and the check that Kafka's transactions keep it."""
+"""A bank whose sum of balances never changes, and the check that each Kafka transaction keeps that sum."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def open_bank(database: Database) -> None:
 
 
 class Tellers(Writers):
-    """Writers that move money at the same time, until the block ends.
+    """Writers that move money concurrently, until the block ends.
 
-    They also move accounts to another id, roll back, use savepoints, and change many rows at once.
+    They also change ids of accounts, roll back, use savepoints, and change many rows at once.
     """
 
     def __init__(self, database: Database, count: int, seed: int, *, pause_s: float = 0.002) -> None:
@@ -44,7 +44,7 @@ class Tellers(Writers):
 
     @property
     def transfers(self) -> int:
-        """How many transfers ended, those too that were rolled back."""
+        """The number of transfers so far, with rolled back ones."""
         return self.done
 
     def write(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
@@ -77,7 +77,7 @@ class Tellers(Writers):
 
 
 def balances(database: Database) -> dict[str, dict[str, Any]]:
-    """The rows of each table by key, as events have them."""
+    """The rows of each table by key, in the form of events."""
     return {
         table: {
             json.dumps({"id": row["id"]}): row
@@ -92,15 +92,15 @@ Event = tuple[str, str, Any]
 
 
 def assert_transactions_are_whole(source: PostgresSource) -> dict[str, dict[str, Any]]:
-    """Replay Kafka's transactions one after the other; return the rows that they leave. Fails as `replayed`."""
+    """Replay Kafka's transactions in order; return the final rows. Fails like `replayed`."""
     return replayed(_by_transaction(source))
 
 
 def replayed(transactions: Iterable[tuple[Hashable, Iterable[Event]]]) -> dict[str, dict[str, Any]]:
-    """Apply the events of named transactions of Kafka in order; return the rows that they leave.
+    """Apply the events of named Kafka transactions in order; return the final rows.
 
-    Fails if one leaves another sum of all balances, has a part of a database transaction only, or does not fit the rows
-    before it. A row of an incremental snapshot must be the one that is there.
+    Fails if a transaction changes the sum of all balances, has only a part of a database transaction, or does not fit
+    the rows before it. A row of an incremental snapshot must be equal to the current one.
     """
     whole: dict[int, Hashable] = {}
     rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
@@ -127,9 +127,10 @@ def _apply(rows: dict[str, Any], key: str, value: Any) -> None:
 
 
 def records_by_transaction(bootstrap_servers: str, topic: str) -> Iterator[tuple[tuple[int, int], Record]]:
-    """The visible records of a topic, partition by partition in their order, each with the transaction that it is of.
+    """A topic's committed records, partition by partition in order, each with the id of its transaction.
 
-    One transactional id has one producer id, whose epoch grows with each transaction: so they are in the order of commits.
+    One transactional id has one producer id, whose epoch grows with each transaction, so the ids have the order of
+    commits.
     """
     config = ClientConfig.from_properties({"bootstrap.servers": bootstrap_servers}, where="a test")
     markers = defaultdict(list)
@@ -146,7 +147,7 @@ def records_by_transaction(bootstrap_servers: str, topic: str) -> Iterator[tuple
 
 
 def _by_transaction(source: PostgresSource) -> list[tuple[tuple[int, int], list[Event]]]:
-    """The events of each committed transaction, in the order of their commits in the topics of all tables."""
+    """The events of each committed transaction, in the order of commits, in the topics of all tables."""
     events: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
     for table in TABLES:
         for transaction, record in records_by_transaction(source.bootstrap_servers, f"{source.prefix}.{table}"):

@@ -1,4 +1,4 @@
-"""The independent witness: what is in a topic, read with confluent-kafka, and whether it is there exactly once."""
+"""The independent check: a topic's records, read with confluent-kafka, and whether each is there exactly once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.topics import unique
 
 _TIMEOUT_SECONDS = 120.0
 _MARKERS_TIMEOUT_SECONDS = 20.0
-# librdkafka waits for as many records as it was asked for, up to this time.
+# librdkafka waits until it has as many records as requested, or until this time is over.
 _WAIT_SECONDS = 0.01
 _PAUSE_SECONDS = 0.1
 _WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
@@ -45,8 +45,8 @@ def read_topic(
 ) -> list[Record]:
     """All records of a topic, partition by partition, in the order of their offsets.
 
-    At read_committed this reads up to the last stable offset: what an open transaction holds back is not waited for.
-    What is written meanwhile may be missing. Of a broker with security, so may what was committed just before.
+    At read_committed this reads up to the last stable offset, and does not wait for records behind an open transaction.
+    Records written meanwhile may be missing. On a secured broker, so may records committed just before.
     """
     if settings is None:
         _wait_for_markers(bootstrap_servers)
@@ -57,7 +57,7 @@ def read_topic(
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            # Nothing is read that is written later, so a broker need not wait for it.
+            # Later records are not read, so a broker need not wait for them.
             "fetch.wait.max.ms": 10,
             "auto.offset.reset": "earliest",
             **(settings or {}),
@@ -70,7 +70,7 @@ def read_topic(
 
 
 def log_ends(bootstrap_servers: str, topic: str) -> tuple[list[int], list[int]]:
-    """The end of each partition, and the offset up to which it is stable: an open transaction is in between."""
+    """The end of each partition, and its last stable offset."""
     _wait_for_markers(bootstrap_servers)
     found = []
     for isolation in ("read_uncommitted", "read_committed"):
@@ -83,9 +83,9 @@ def log_ends(bootstrap_servers: str, topic: str) -> tuple[list[int], list[int]]:
 
 
 def _wait_for_markers(bootstrap_servers: str) -> None:
-    """Wait until the transactions that were ended before are visible: a broker writes their markers after its answer.
+    """Wait for the markers of ended transactions, which are written after the coordinator's answer.
 
-    Gives up quietly: a partition whose leader is dead gets its marker once another leads.
+    Gives up silently: a partition whose leader is dead gets its marker once it has another leader.
     """
     ending = _ending_transactions(bootstrap_servers)
     deadline = time.monotonic() + _MARKERS_TIMEOUT_SECONDS
@@ -104,7 +104,7 @@ def _ending_transactions(bootstrap_servers: str) -> set[tuple[str, int]]:
 def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]:
     deadline = time.monotonic() + timeout
     partitions = consumer.list_topics(topic, timeout=timeout).topics[topic].partitions
-    # A topic that is being written to has no other end than the one it had when this was called.
+    # The ends are fixed now, because a topic that is being written to has no final end.
     ends = {partition: _end(consumer, TopicPartition(topic, partition), deadline) for partition in partitions}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     records: list[Record] = []
@@ -125,7 +125,7 @@ def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]
 
 
 def _end(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
-    """The end of a partition. One that was just created may have no leader yet, which librdkafka does not wait for."""
+    """The end of a partition. A new partition may not have a leader yet, for which librdkafka does not wait."""
     while True:
         left = deadline - time.monotonic()
         try:
@@ -152,7 +152,7 @@ def values(records: Iterable[Record]) -> list[bytes | None]:
 
 
 def assert_exactly_once(found: Iterable[Hashable], expected: Iterable[Hashable]) -> None:
-    """Fail unless everything expected was found as often as expected (once, usually), and nothing else."""
+    """Fail unless each expected value was found as often as it is expected (usually once), and no other value."""
     have, want = Counter(found), Counter(expected)
     lost, doubled = want - have, have - want
     assert not lost, f"{lost.total()} lost of {want.total()}, first {list(lost)[:5]}"

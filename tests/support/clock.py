@@ -1,4 +1,4 @@
-"""A clock that a test sets."""
+"""A clock that tests set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Clock:
-    """Gives seconds, of which no more pass than a test lets pass."""
+    """A clock in seconds that only a test advances."""
 
     now: float = 100.0
 

@@ -1,4 +1,4 @@
-"""A connector whose tasks compute while they start, and all the time once a file is there; they never have a record."""
+"""A connector whose tasks compute during their start, and always once a file exists; they return no record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ComputingTask(SourceTask):
             sum(range(1_000))
 
     def poll(self) -> list[SourceRecord] | None:
-        # A file that is looked for lets other threads run: it is looked for no more once one task has found it.
+        # A check for a file lets other threads run, so no task checks once one has found it.
         if _COMPUTES.is_set():
             sum(range(1_000))
         elif self._file.exists():
@@ -37,7 +37,7 @@ class ComputingTask(SourceTask):
 
 
 class ComputingConnector(SourceConnector):
-    """As many tasks as `tasks.max`."""
+    """Starts `tasks.max` tasks."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = config

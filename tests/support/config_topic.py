@@ -1,4 +1,4 @@
-"""Workers with stores of one config topic."""
+"""Several workers with stores of one config topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def done(future: Future[T]) -> T:
 
 
 class Worker:
-    """A store of a worker, with what it told its event loop of."""
+    """A worker's store, with the messages to its event loop."""
 
     def __init__(self, address: str, topic: str, group: str, *, transactional: bool = True) -> None:
         self.config = ClientConfig(bootstrap_servers=(address,))
@@ -55,14 +55,14 @@ class Worker:
         return self.store
 
     def happened(self) -> list[ConfigEvent]:
-        """The messages for the event loop so far."""
+        """The messages to the event loop so far."""
         while not self.told.empty():
             self.told.get()()
         return [event for event, _ in self.events]
 
 
 class Cluster:
-    """Workers of one group, with a config topic of their own."""
+    """Workers of one group with their own config topic."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers

@@ -10,12 +10,12 @@ _SECONDS = 60.0
 
 
 def transactional_producer(bootstrap_servers: str, transactional_id: str, **settings: Any) -> Producer:
-    """A producer that owns its transactional id and logs nothing; `settings` have underscores for dots."""
+    """A producer that owns its transactional id and does not log; `settings` have underscores for dots."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0, **given}
     )
-    # Without a connection librdkafka looks for the coordinator, and again half a second later.
+    # Without a connection, librdkafka searches the coordinator only every half second.
     producer.list_topics(timeout=_SECONDS)
     producer.init_transactions(_SECONDS)
     return producer

@@ -1,4 +1,4 @@
-"""Traces which modules are handed the data of a batch, for the lists in docs/architecture.md."""
+"""Records which modules a batch's data pass through, for the lists in docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _CONVERTERS = "converters/"
 
 
 class Trace:
-    """Keeps the modules whose functions have some text in their arguments or results, by the order of their first calls.
+    """Records the modules whose functions have some text in their arguments or results, in call order.
 
-    It sees the calls of the thread that begins it, and of threads that start meanwhile. Columns of numbers count as well: they are the records' lengths, positions and times.
+    Calls are traced in the thread that starts the trace, and in threads that start meanwhile. Columns of numbers count
+    as well: they are the records' lengths, positions and times.
     """
 
     def __init__(self, *texts: str) -> None:
@@ -39,7 +40,7 @@ class Trace:
     @staticmethod
     def end() -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # as the documentation has it
+        threading.setprofile(None)  # in the form of the documentation
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -50,7 +51,7 @@ class Trace:
             self.end()
 
     def in_order(self) -> list[str]:
-        """The modules. A converter is a plugin, whose first module stands for all that it has."""
+        """The modules. A converter is a plugin: its first module stands for all of its modules."""
         found = list(self.modules)
         converter = next((module for module in found if module.startswith(_CONVERTERS)), "")
         return list(dict.fromkeys(converter if module.startswith(_CONVERTERS) else module for module in found))

@@ -1,4 +1,4 @@
-"""Writers that change a database at the same time, while its server may come and go."""
+"""Threads that write to a database concurrently, also while its server is restarted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.support.postgres import Database
 
 
 class Writers:
-    """Threads that each do one transaction after the other, until the block ends. Subclasses say what one is."""
+    """Threads that each run one transaction after the other, until the block ends.
+
+    Subclasses define the transaction.
+    """
 
     def __init__(self, database: Database, count: int, seed: int, *, pause_s: float) -> None:
         self._database = database
@@ -22,15 +25,15 @@ class Writers:
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._work, args=(random.Random(seed + n),)) for n in range(count)]
         self.done = 0
-        """How many transactions ended, those too that were rolled back."""
+        """The number of transactions so far, with rolled back ones."""
         self.failures: list[Exception] = []
 
     def write(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        """Do one transaction, and end it."""
+        """Run one transaction, and end it."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End the threads; does no harm twice. Fails if one of them failed."""
+        """End the threads; may be called twice. Fails if one of them failed."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -56,7 +59,7 @@ class Writers:
                     self.write(connection, chance)
                     self.done += 1
                 except psycopg.OperationalError:
-                    # Deadlocks, a full disk, and a server that is restarted, which also a rollback may find gone.
+                    # Deadlocks, a full disk, and a server restart, which may also make a rollback fail.
                     stack.close()
                     connection = None
                 except Exception as error:  # noqa: BLE001 - handed to the test

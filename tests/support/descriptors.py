@@ -1,4 +1,4 @@
-"""Few file descriptors for this process."""
+"""Limits the file descriptors of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOM = 64
 
 
 def few_descriptors() -> Iterator[int]:
-    """A fixture: the limit, which leaves room for ROOM more descriptors, and is restored.
+    """A fixture: lower the limit to ROOM more descriptors than are open, and restore it at the end.
 
     Connections that earlier tests left to the garbage collector are closed before, and none meanwhile.
     """
@@ -29,6 +29,6 @@ def few_descriptors() -> Iterator[int]:
 
 
 def take_descriptors(stack: ExitStack, count: int) -> None:
-    """Open so many files until the end of a block."""
+    """Open this many files until the end of a block."""
     for _ in range(count):
         stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))

@@ -54,7 +54,7 @@ def pipeline(
     transforms: Sequence[Any] = (),
     errors: ErrorHandling | None = None,
 ) -> Pipeline:
-    """String keys and values, and no tolerance, unless told otherwise."""
+    """A pipeline, by default with string keys and values and without tolerance."""
     key, text, headers = StringConverter(), StringConverter(), SimpleHeaderConverter()
     key.configure({}, is_key=True)
     text.configure({}, is_key=False)
@@ -79,7 +79,7 @@ def write_into(
     task: str = "connector-0",
     cancelled: threading.Event | None = None,
 ) -> WriteResult:
-    """Write a batch into what is open; brokers create its topics."""
+    """Write a batch into the open transaction; brokers create its topics."""
     return engine.write(
         batch, steps, owner, task=task, cancelled=cancelled or threading.Event(), topic_gate=TopicGate(None)
     )
@@ -93,7 +93,7 @@ def write(
     *,
     task: str = "connector-0",
 ) -> WriteResult:
-    """One transaction around one batch; aborted if the engine raises."""
+    """Write one batch in one transaction, which is aborted if the engine raises."""
     owner.begin_transaction()
     try:
         result = write_into(engine, owner, batch, steps, task=task)
@@ -106,7 +106,7 @@ def write(
 
 @dataclass(frozen=True)
 class NumberReader:
-    """Reads numbers as text: split `(first, last)` is those from `first` up to `last`.
+    """Reads numbers as text: the split `(first, last)` has those from `first` up to `last`.
 
     `columns` adds the columns of the same name: keys `k<number % 7>`, partitions `number % 3`, or the topic given.
     """
@@ -138,7 +138,7 @@ class NumberReader:
 
 @dataclass(frozen=True)
 class WhereReader:
-    """Reads, for each split, the id of the process that reads it."""
+    """Returns, for each split, the id of the process that reads it."""
 
     schema: str = "value STRING"
 
@@ -149,10 +149,10 @@ class WhereReader:
 
 @dataclass(frozen=True)
 class TrickyReader:
-    """Does one thing in the middle of the split `(first, last)` that holds the number `at`; `once` is a marker file.
+    """Does one `deed` in the middle of the split `(first, last)` that has the number `at`; `once` is a marker file.
 
-    `deed`: "kill" the process that reads, "hang" until it is killed, "freeze" it until somebody continues it, "fail" with
-    a DataError, or "break" as a bug does.
+    `deed`: "kill" the process that reads, "hang" until it is killed, "freeze" it until it gets SIGCONT, "fail" with a
+    DataError, or "break" with an unexpected error.
     """
 
     deed: str
@@ -181,5 +181,5 @@ class TrickyReader:
 
 
 def splits(count: int, parts: int) -> list[tuple[int, int]]:
-    """Numbers 0 to `count` in `parts` runs."""
+    """Split the numbers 0 to `count` into `parts` ranges."""
     return [(count * part // parts, count * (part + 1) // parts) for part in range(parts)]

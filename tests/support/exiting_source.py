@@ -1,4 +1,4 @@
-"""A connector that calls sys.exit() where its property `in` says."""
+"""A connector that calls sys.exit() in the method named by its property `in`."""
 
 from __future__ import annotations
 

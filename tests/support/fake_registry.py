@@ -1,4 +1,4 @@
-"""A schema registry in the test's process, in Confluent's API, that can be slow, away, or hostile."""
+"""A schema registry with Confluent's API in the test's process, which can be slow, down, or hostile."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Respond = Callable[[BaseHTTPRequestHandler], bool]
-"""Answers a request in place of the registry, and returns true; false leaves it to the registry."""
+"""Answers a request in place of the registry and returns True, or returns False."""
 
 _NOT_FOUND: Final = {"subject": 40401, "version": 40402, "schema": 40403}
 
 
 @dataclass
 class Request:
-    """A request as it came."""
+    """A request as it arrived."""
 
     method: str
     path: str
@@ -32,7 +32,10 @@ class Request:
 
 @dataclass
 class FakeRegistry:
-    """The state: `subjects` has the versions of each subject, as ids. `requests` are all, in order."""
+    """The registry's state: `subjects` has the schema ids of each subject's versions.
+
+    `requests` are all so far, in order.
+    """
 
     address: str = ""
     with_guids: bool = False
@@ -42,15 +45,15 @@ class FakeRegistry:
     requests: list[Request] = field(default_factory=list)
     respond: Respond = lambda _: False
     read_json: bool = True
-    """Whether all bodies are JSON."""
+    """Whether to parse all bodies as JSON."""
     incompatible: str | None = None
-    """The registry's reason to refuse each new version with 409."""
+    """If set, the reason with which the registry refuses each new version (409)."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
     def asked(self, method: str, part: str) -> list[Request]:
-        """The requests whose path has a part."""
+        """The requests whose path contains a text."""
         return [request for request in self.requests if request.method == method and part in request.path]
 
     def text(self, schema_id: int) -> str:
@@ -150,7 +153,7 @@ def fake_registry(*, with_guids: bool = False, tls: ssl.SSLContext | None = None
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
@@ -173,7 +176,7 @@ def fake_registry(*, with_guids: bool = False, tls: ssl.SSLContext | None = None
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     if tls is not None:
-        # The handshake in the thread of a request: here it would hold up the others.
+        # The handshake takes place in the request's thread. In this thread it would hold up other connections.
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     registry.address = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -187,7 +190,7 @@ def fake_registry(*, with_guids: bool = False, tls: ssl.SSLContext | None = None
 
 
 def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, kind: str, **headers: str) -> bool:
-    """Send an answer; true."""
+    """Send an answer; returns True."""
     handler.send_response(status)
     handler.send_header("Content-Type", kind)
     handler.send_header("Content-Length", str(len(body)))

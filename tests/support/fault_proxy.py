@@ -43,7 +43,7 @@ _WAIT_SECONDS = 120.0
 
 
 class ApiKey(IntEnum):
-    """Kafka's requests that tests cut at."""
+    """The Kafka requests for which tests set traps."""
 
     PRODUCE = 0
     FETCH = 1
@@ -61,7 +61,7 @@ class ApiKey(IntEnum):
 
 
 class Link(Enum):
-    """What becomes of the bytes of one direction."""
+    """The treatment of the bytes of one direction."""
 
     PASS = "pass"
     HOLD = "hold"
@@ -69,7 +69,7 @@ class Link(Enum):
 
 
 class Act(Enum):
-    """What a trap does to the message that springs it. HOLD keeps it, and what follows it on the connection."""
+    """The action of a trap. HOLD keeps the message, and all after it on the connection."""
 
     HOLD = "hold"
     DROP = "drop"
@@ -88,7 +88,7 @@ class Trap:
     _sprung: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, timeout: float = _WAIT_SECONDS) -> None:
-        """Wait until the message came."""
+        """Wait until the trap is sprung."""
         assert self._sprung.wait(timeout), f"no {self.api_key.name} came within {timeout} s"
 
     @property
@@ -96,7 +96,7 @@ class Trap:
         return self._sprung.is_set()
 
     def release(self) -> None:
-        """Let a held message go on."""
+        """Let a held message pass."""
         self.released = True
         self.wake()
 
@@ -109,15 +109,15 @@ class _Connection:
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
     asked: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """The api key and version of each request that waits for its answer, by correlation id."""
+    """The api key and version of each unanswered request, by correlation id."""
     held: set[int] = field(default_factory=set)
-    """The correlation ids of requests that a trap holds or held, and that are not answered yet."""
+    """The correlation ids of unanswered requests that a trap has held."""
 
     def reset(self) -> None:
         for writer in (self.client, self.broker):
             endpoint = writer.get_extra_info("socket")
             with contextlib.suppress(OSError):
-                # Closing without lingering sends RST instead of FIN.
+                # With SO_LINGER and a timeout of 0, close() sends RST in place of FIN.
                 endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
@@ -134,11 +134,11 @@ class FaultProxy:
         self.port = free_ports(1)[0]
         self.delay_seconds = 0.0
         self.cut_after: int | None = None
-        """How many more bytes of answers pass before their connection is closed, on a link without frames."""
+        """After this many more bytes of answers the connection is closed, on a link without frames."""
         self.requests: Counter[int] = Counter()
-        """How many requests of each api key came since `heal`."""
+        """The number of requests of each api key since `heal`."""
         self.responses: Counter[int] = Counter()
-        """How many answers to requests of each api key came since `heal`."""
+        """The number of answers to requests of each api key since `heal`."""
         self._framed = framed
         self._changes: dict[int, Callable[[Any], None]] = {}
         self._links = {True: Link.PASS, False: Link.PASS}
@@ -156,12 +156,12 @@ class FaultProxy:
 
     @property
     def connections(self) -> int:
-        """How many connections stand."""
+        """The number of open connections."""
         return len(self._connections)
 
     @property
     def to_broker(self) -> Link:
-        """What becomes of requests."""
+        """The treatment of requests."""
         return self._links[True]
 
     @to_broker.setter
@@ -171,7 +171,7 @@ class FaultProxy:
 
     @property
     def to_client(self) -> Link:
-        """What becomes of answers."""
+        """The treatment of answers."""
         return self._links[False]
 
     @to_client.setter
@@ -191,33 +191,33 @@ class FaultProxy:
         self._loop.close()
 
     def on_request(self, api_key: ApiKey, act: Act, *, skip: int = 0) -> Trap:
-        """Do `act` to the next request of that kind, after `skip` ones that pass."""
+        """Do `act` to the next request of this kind, after `skip` ones have passed."""
         return self._add_trap(Trap(api_key, act, skip, self._wake), requests=True)
 
     def on_response(self, api_key: ApiKey, act: Act, *, skip: int = 0) -> Trap:
-        """Do `act` to the next answer to a request of that kind, after `skip` ones that pass."""
+        """Do `act` to the next answer to a request of this kind, after `skip` ones have passed."""
         return self._add_trap(Trap(api_key, act, skip, self._wake), requests=False)
 
     def change(self, api_key: ApiKey, change: Callable[[Any], None]) -> None:
-        """Give each answer of that kind to `change`, as kafka-python's class, before a client gets it.
+        """Change each answer of this kind, decoded into kafka-python's class, before a client gets it.
 
-        Connections end, because clients keep what they learnt when they opened them.
+        All connections are closed, because clients keep what they learnt when they opened them.
         """
         assert self._framed, "answers are decoded from Kafka's frames, which TLS hides"
         self._changes[api_key] = change
         self.reset()
 
     def refuse(self) -> None:
-        """End all connections and take no new ones."""
+        """Close all connections and accept no new ones."""
         self._run(self._stop_listening())
         self.reset()
 
     def reset(self) -> None:
-        """End all connections with RST; new ones are taken."""
+        """Close all connections with RST; new ones are accepted."""
         self._run(self._reset_all())
 
     def heal(self) -> None:
-        """Remove all faults, traps and changes; what was held goes on."""
+        """Remove all faults, traps and changes; held messages pass."""
         for trap in self._traps[True] + self._traps[False]:
             trap.release()
         self._traps = {True: [], False: []}
@@ -291,12 +291,13 @@ class FaultProxy:
     async def _pump(
         self, connection: _Connection, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, requests: bool
     ) -> None:
-        """Pass messages on until a side closes, which ends the other direction too (IncompleteReadError)."""
+        """Pass messages on until one side closes, which also ends the other direction (IncompleteReadError)."""
         while True:
             try:
                 message = await self._next_message(source)
             except asyncio.IncompleteReadError:
-                # Whoever sent what was held may have gone meanwhile: the broker gets it, and is heard.
+                # If the sender of a held message has gone, the broker gets the message all the same, and its answer is
+                # read.
                 await self._until(lambda: not connection.held or not requests)
                 raise
             message = await self._passed(connection, message, requests=requests) if self._framed else message
@@ -327,7 +328,7 @@ class FaultProxy:
         return chunk
 
     async def _passed(self, connection: _Connection, message: bytes, *, requests: bool) -> bytes:
-        """The message after what traps and changes do to it; empty if it goes no further."""
+        """The message after traps and changes; empty if it is not passed on."""
         api_key, version = self._asked(connection, message, requests=requests)
         trap = self._springs(api_key, requests=requests)
         if trap is not None:
@@ -344,7 +345,7 @@ class FaultProxy:
         return _changed(message, api_key, version, self._changes[api_key])
 
     def _asked(self, connection: _Connection, message: bytes, *, requests: bool) -> tuple[int | None, int]:
-        """The api key and version of a request, or of the request that a message answers."""
+        """The api key and version of a request, or of the request that an answer belongs to."""
         if requests:
             api_key, version, correlation_id = struct.unpack_from(">hhi", message, 4)
             connection.asked[correlation_id] = (api_key, version)
@@ -358,7 +359,7 @@ class FaultProxy:
         return answered, version
 
     def _springs(self, api_key: int | None, *, requests: bool) -> Trap | None:
-        """The first trap whose turn it is; each counts all messages of its kind, those that others take too."""
+        """The first trap that is due; each trap counts all messages of its kind, also those that spring others."""
         springs = None
         for trap in self._traps[requests]:
             if trap.sprung or trap.api_key != api_key:

@@ -1,4 +1,4 @@
-"""Changes of a broker's answers, for `FaultProxy.change`: brokers that are not Apache's, and known faults of Apache's."""
+"""Changes of a broker's answers, for `FaultProxy.change`: brokers other than Apache's, and known bugs of Apache's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INVALID_REQUEST = 42
 
 
 def know_up_to(proxy: FaultProxy, api_key: ApiKey, version: int) -> None:
-    """Let the broker know a request up to a version only, as older Redpanda brokers know InitProducerId up to 1."""
+    """Limit the version of a request that the broker supports, as older Redpanda brokers do with InitProducerId."""
 
     def change(answer: Any) -> None:
         for api in answer.api_keys:
@@ -26,12 +26,12 @@ def know_up_to(proxy: FaultProxy, api_key: ApiKey, version: int) -> None:
 
 
 def without_features(answer: Any) -> None:
-    """Let a broker have no finalized features, so that it has transaction version 1, as all that lack KIP-890."""
+    """Remove the finalized features, so that the broker has transaction version 1, like brokers without KIP-890."""
     answer.finalized_features = []
 
 
 def have_diskless(proxy: FaultProxy, topics: Container[str]) -> None:
-    """Let topics be diskless (KIP-1150): their settings say so, whichever were asked for."""
+    """Show topics as diskless (KIP-1150) in their settings, whichever settings were requested."""
 
     def change(answer: Any) -> None:
         for result in answer.results:
@@ -45,7 +45,7 @@ def have_diskless(proxy: FaultProxy, topics: Container[str]) -> None:
 
 
 def refuse_transactional_records(proxy: FaultProxy) -> None:
-    """Answer each Produce as brokers answer for transactional records of diskless topics."""
+    """Answer each Produce with the error that brokers give for transactional records of diskless topics."""
 
     def change(answer: Any) -> None:
         for topic in answer.responses:
@@ -56,7 +56,7 @@ def refuse_transactional_records(proxy: FaultProxy) -> None:
 
 
 def answer(proxy: FaultProxy, api_key: ApiKey, code: int, *, times: float = float("inf"), after: int = 0) -> None:
-    """Answer requests with an error code, `after` so many that are answered well, and for so many `times`."""
+    """Answer requests with an error code, after `after` normal answers, for `times` requests."""
     seen = 0
 
     def change(answer: Any) -> None:
@@ -78,7 +78,7 @@ def _set_code(answer: Any, code: int) -> None:
 
 
 def transactions_in_state(state: str) -> Callable[[Any], None]:
-    """Return a change of DescribeTransactions that shows all transactions in a state."""
+    """Return a change of DescribeTransactions which shows all transactions in this state."""
 
     def change(answer: Any) -> None:
         for row in answer.transaction_states:

@@ -1,8 +1,8 @@
 """The command `fencepost` in processes that are forked from one which has imported it.
 
-An interpreter that imports all that a worker needs takes a second of processor time to start, and some tests start a
-hundred. A forked process is one of its own all the same: with its own arguments, environment, output and session, and
-with an end as sudden as any.
+An interpreter needs a second of CPU time to import a worker's modules, and some tests start a hundred workers. A forked
+process is a separate one all the same: with its own arguments, environment, output and session, and it can be killed as
+abruptly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class ForkedProcess:
-    """What `subprocess.Popen` offers, as far as tests need it."""
+    """The parts of `subprocess.Popen` that tests need."""
 
     def __init__(self, arguments: Sequence[str], log_file: Path, environment: Mapping[str, str]) -> None:
         self._process = _FORKS.Process(target=_command, args=(list(arguments), str(log_file), dict(environment)))
@@ -46,7 +46,7 @@ class ForkedProcess:
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
-        """The exit code, negative for the signal that killed the process; None while it runs."""
+        """The exit code, or the negative number of the signal that killed the process; None while it runs."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -60,7 +60,7 @@ class ForkedProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            # The process it was forked from may have noticed the end already, and this one not yet.
+            # The parent process may have noticed the end already, before this one does.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -70,14 +70,14 @@ class ForkedProcess:
 
 
 def _command(arguments: list[str], log_file: str, environment: dict[str, str]) -> None:
-    """Run the command in a process that was forked for it."""
+    """Run the command in the process that was forked for it."""
     os.setsid()
-    # The process that it was forked from ends with the test process.
+    # The kernel ends the parent process with the test process.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log, stream.fileno())
     os.environ.update(environment)
-    # It looks at the environment when it is imported.
+    # The module reads the environment when it is imported.
     importlib.reload(failpoint)
     sys.exit(run(arguments))

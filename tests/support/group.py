@@ -1,4 +1,4 @@
-"""Workers without work: members of a group that only remember what they were told to run."""
+"""Group members without connectors and tasks: they only record their assignments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fencepost.kafka.group.member import GroupMember
 from fencepost.kafka.group.membership import GroupSettings, Membership
 from fencepost.kafka.group.protocol import ConnectProtocol
 
-SESSION_MS = 6_000  # the least that brokers allow by default
+SESSION_MS = 6_000  # the shortest session timeout that brokers allow by default
 
 
 class Cluster:
-    """What the workers of one group have in common: the configuration, and a look at all that runs."""
+    """The state that the workers of one group share: the configured connectors and tasks, and all assignments."""
 
     def __init__(self, group_id: str, task_counts: dict[str, int], *, max_delay_ms: int = 0) -> None:
         self.group_id = group_id
@@ -37,7 +37,7 @@ class Cluster:
         return worker
 
     async def settled(self, *workers: RecordingWorker) -> None:
-        """Wait until these run everything, shared so that they differ by one connector and one task at most."""
+        """Wait until these workers run everything in equal shares, up to one connector and one task."""
         await until(lambda: is_balanced(self.configured, [worker.runs for worker in workers]))
 
     async def close(self) -> None:
@@ -45,7 +45,7 @@ class Cluster:
 
 
 class RecordingWorker:
-    """Remembers what it runs, and notices when another one runs the same."""
+    """Records its assignment, and notices when two workers run the same."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ def units(connectors: Iterable[str], tasks: Iterable[ConnectorTaskId]) -> Work:
 
 
 def is_balanced(configured: ConfiguredWork, shares: list[Work]) -> bool:
-    """Whether the shares are all that is configured, each thing once, and differ by one of each kind at most."""
+    """Whether the shares cover the configuration without overlap, and differ by at most one of each kind."""
     expected = len(configured.task_counts) + sum(configured.task_counts.values())
     together = frozenset[Unit]().union(*shares)
     connectors = [sum(isinstance(unit, str) for unit in share) for share in shares]

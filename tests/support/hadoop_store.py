@@ -1,4 +1,7 @@
-"""HDFS: a name node and a data node, as Hadoop's own tests start them, in one process. Its jars are fetched as a broker's."""
+"""HDFS: a name node and a data node in one process, as in Hadoop's own tests.
+
+Its jars are downloaded like a broker's.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _SERVICE: Final = "test"
 
 
 class Hdfs(ObjectStore):
-    """Speaks HDFS. URLs name a name service, which the client's hdfs-site.xml has the address of."""
+    """An HDFS server. URLs name a name service, whose address is in the client's hdfs-site.xml."""
 
     scheme = "hdfs"
     host = _SERVICE
@@ -70,7 +73,7 @@ class Hdfs(ObjectStore):
         return details.exists() and bool(json.loads(details.read_text() or "{}"))
 
     def _environment(self, port: int) -> dict[str, str]:
-        """The environment with a folder of the configuration of a client for a name node at a port."""
+        """The environment with a client's configuration folder for a name node at a port."""
         folder = self._directory / f"conf-{port}"
         folder.mkdir()
         _write(folder / "core-site.xml", {"fs.defaultFS": f"hdfs://{_SERVICE}"})

@@ -1,4 +1,4 @@
-"""Transactions that hang: records for which a partition waits, although no coordinator knows of their transaction."""
+"""Hanging transactions: records that hold up a partition, although no coordinator knows their transaction."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.support.writing import records
 _TIMEOUT_SECONDS = 60
 _TIMEOUT_MS = 60_000
 _VERIFICATION = "transaction.partition.verification.enable"
-# With later versions the broker itself adds the partition to the transaction.
+# In later versions the broker itself adds the partition to the transaction.
 _PRODUCE_VERSION = 11
 
 
 def hang(config: ProducerConfig, topic: str, value: bytes, *, settings: Mapping[str, Any] | None = None) -> int:
-    """Write a record to partition 0 in a transaction that no coordinator knows of, and return its producer id.
+    """Write a record to partition 0 in a transaction that no coordinator knows, and return its producer id.
 
-    `settings` are librdkafka's, of a principal that may change those of the brokers.
+    `settings` are librdkafka's, of a principal that may alter the brokers' configuration.
     """
     client = config.client
     producer_id = IdempotentProducer(config).transaction.producer_id
@@ -68,7 +68,7 @@ def hang(config: ProducerConfig, topic: str, value: bytes, *, settings: Mapping[
 
 @contextmanager
 def _unverified(admin: AdminClient) -> Iterator[None]:
-    """Brokers that take records without asking whether their transaction has begun, as before KIP-890."""
+    """Brokers that accept records without verifying that their transaction has begun, as before KIP-890."""
     _set_verification(admin, "false")
     try:
         yield

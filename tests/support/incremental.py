@@ -1,4 +1,4 @@
-"""Signals for incremental snapshots of PostgresSource, what readers have of them, and writers beside them."""
+"""Signals for incremental snapshots of PostgresSource, the resulting rows, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACEHOLDER = "__debezium_unavailable_value"
 
 @contextmanager
 def signalled_topics(database: Database) -> Iterator[Topics]:
-    """The topics of a connector with a table of signals, which reads chunks of seven rows."""
+    """The topics of a connector with a signal table and chunks of seven rows."""
     database.execute("create table signals(id text primary key, type text not null, data text)")
     topics = Topics(
         database,
@@ -41,7 +41,7 @@ def send(database: Database, name: str, kind: str = "execute-snapshot", **data: 
 
 
 def read_rows(topics: Topics, table: str) -> list[Any]:
-    """The rows of incremental snapshots, in order."""
+    """The rows from incremental snapshots, in order."""
     return [
         value["after"]
         for _, value in topics.events(table)
@@ -50,7 +50,7 @@ def read_rows(topics: Topics, table: str) -> list[Any]:
 
 
 def left(topics: Topics, table: str) -> dict[Any, Any]:
-    """The rows that a reader has who keeps the newest row of each key. Fails for a value that the reader never had."""
+    """The newest row of each key in the topic. Fails for a row that the table never had."""
     rows: dict[Any, Any] = {}
     for key, value in topics.events(table):
         if value is None or value["op"] == "d":
@@ -64,7 +64,7 @@ def left(topics: Topics, table: str) -> dict[Any, Any]:
 
 
 def after_chunk(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int], Callable[[], object]]) -> None:
-    """Do something after a chunk of a table, counted from 1, was read and before it is written."""
+    """Call `action` after a chunk of a table, counted from 1, was read and before it is written."""
     done: Counter[str] = Counter()
 
     def read_and_act(database: Any, run: TableRun, *rest: Any) -> Chunk:
@@ -76,8 +76,21 @@ def after_chunk(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int
     monkeypatch.setattr(incremental_snapshots, "read_chunk", read_and_act)
 
 
+def before_chunk(monkeypatch: pytest.MonkeyPatch, table: str, number: int, act: Callable[[], object]) -> None:
+    """Call `action` before a chunk of a table, counted from 1, is read: the chunk's end is behind it in the stream."""
+    counts = Counter[str]()
+
+    def act_and_read(database: Any, run: TableRun, *rest: Any) -> Chunk:
+        counts[run.table.name] += 1
+        if (run.table.name, counts[run.table.name]) == (table, number):
+            act()
+        return read_chunk(database, run, *rest)
+
+    monkeypatch.setattr(incremental_snapshots, "read_chunk", act_and_read)
+
+
 def after_row(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int], Callable[[], object]]) -> None:
-    """Do something once, after a chunk with a row of a table, by its id, was read and before it is written."""
+    """Call `action` once, after the chunk with a row of this id was read and before it is written."""
     due = dict(actions)
 
     def read_and_act(database: Any, run: TableRun, *rest: Any) -> Chunk:
@@ -90,7 +103,7 @@ def after_row(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int],
 
 
 class Writers:
-    """Insert, update and delete rows with a large note that updates leave alone, until the block ends."""
+    """Insert, update and delete rows with a large note, which updates do not change, until the block ends."""
 
     def __init__(self, database: Database, count: int, seed: int) -> None:
         self._database = database

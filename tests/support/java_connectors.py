@@ -15,21 +15,22 @@ from tests.support.workers import Group, Worker
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def with_java(group: Group) -> contextlib.AbstractContextManager[Worker]:
-    """A worker that finds Java; and a shell, which Spark needs."""
-    return group.starting(environment={"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]})
+def with_java(group: Group, **settings: str) -> contextlib.AbstractContextManager[Worker]:
+    """Start a worker that finds Java, and the shell that Spark needs."""
+    environment = {"JAVA_HOME": str(find_java().home), "PATH": os.environ["PATH"]}
+    return group.starting(environment=environment, **settings)
 
 
 @contextlib.contextmanager
 def java_group_worker(group: Group) -> Iterator[Worker]:
-    """The same, once it is healthy."""
+    """Like `with_java`, and wait until the worker is healthy."""
     with with_java(group) as worker:
         worker.wait_until_healthy()
         yield worker
 
 
 class Connectors:
-    """Connectors of a test, which are deleted at its end."""
+    """A test's connectors, which are deleted at the end."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker

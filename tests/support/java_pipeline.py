@@ -1,4 +1,4 @@
-"""What tests of the pipelines of Java connectors share: chains of transforms, and what came of them."""
+"""Functions for tests of Java connectors' pipelines: chains of transforms, and their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def numbers(bootstrap_servers: str, topic: str) -> list[int]:
 
 
 def metrics(worker: Worker, name: str) -> dict[str, float]:
-    """The figures of a connector's task, without the prefix of their group."""
+    """The metrics of a connector's task, without the prefix kafka_connect_."""
     found = {}
     for line in worker.text("/metrics").splitlines():
         if f'connector="{name}"' in line:

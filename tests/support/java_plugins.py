@@ -1,4 +1,4 @@
-"""Java plugins for tests: connectors of Kafka and Debezium, and one of ours that misbehaves; transforms and converters."""
+"""Java plugins for tests: connectors of Kafka and Debezium, a misbehaving one of ours; transforms and converters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.cli.demo.java import DEBEZIUM_MARIADB as DEBEZIUM_MARIADB_JARS
-from fencepost.config.java_plugins import CONVERTER, PREDICATE, SOURCE_CONNECTOR, TRANSFORMATION
+from fencepost.config.java_plugins import CONVERTER, HEADER_CONVERTER, PREDICATE, SOURCE_CONNECTOR, TRANSFORMATION
 from fencepost.embedded.jars import KAFKA_VERSION, REGISTRY_VERSION, JarSet, cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import COMPILER, CONNECT
@@ -28,6 +28,9 @@ DEBEZIUM_MARIADB: Final = "io.debezium.connector.mariadb.MariaDbConnector"
 DEBEZIUM_MYSQL: Final = "io.debezium.connector.mysql.MySqlConnector"
 ODD: Final = "transforms.Odd"
 STUCK: Final = "transforms.Stuck"
+STUCK_TEST: Final = "transforms.StuckTest"
+STUCK_HEADERS: Final = "transforms.StuckHeaders"
+HALTING_LONGS: Final = "transforms.Longs"
 VERSIONED: Final = "versioned.VersionedConnector"
 APICURIO_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
 _FILE: Final = JarSet(
@@ -47,7 +50,7 @@ _DEBEZIUM_POSTGRES: Final = JarSet(
     (("io.debezium", "debezium-connector-postgres", "3.7.0.Final"),),
 )
 _DEBEZIUM_MYSQL: Final = JarSet(
-    # Maven Central has no later one.
+    # Maven Central has no later version.
     "debezium-mysql-3.6.1",
     "Debezium's connector for MySQL",
     (("io.debezium", "debezium-connector-mysql", "3.6.1.Final"),),
@@ -72,7 +75,12 @@ _FETCHED: Final = {
 }
 _OWN: Final = {
     "hostile": {SOURCE_CONNECTOR: f"{HOSTILE}\n{NOTED}\n{WILD}"},
-    "transforms": {TRANSFORMATION: ODD, CONVERTER: STUCK},
+    "transforms": {
+        TRANSFORMATION: ODD,
+        PREDICATE: STUCK_TEST,
+        CONVERTER: f"{STUCK}\n{HALTING_LONGS}",
+        HEADER_CONVERTER: STUCK_HEADERS,
+    },
 }
 _VERSIONED: Final = {
     SOURCE_CONNECTOR: VERSIONED,
@@ -84,7 +92,7 @@ _SOURCES: Final = Path(__file__).parent / "java"
 
 
 def plugin_path(folder: Path, *names: str) -> Path:
-    """Make a directory for plugin.path, with each plugin in a folder of its own: by default `file` and those of ours."""
+    """Make a directory for plugin.path, with each plugin in its own folder: by default `file` and our own plugins."""
     for name in names or ("file", *_OWN):
         jars = [_own_jar(name, _OWN[name])] if name in _OWN else class_path(find_java(), _FETCHED[name])
         _install(folder / "plugins" / name, jars)
@@ -92,12 +100,12 @@ def plugin_path(folder: Path, *names: str) -> Path:
 
 
 def install_avro(plugins: Path) -> None:
-    """Put Apicurio's converter into a directory of plugin.path. Its jars have no service file."""
+    """Install Apicurio's converter in a directory of plugin.path. Its jars have no service file."""
     _install(plugins / "avro", class_path(find_java(), _AVRO))
 
 
 def install_versions(plugins: Path, *versions: str) -> None:
-    """Put a plugin into a directory of plugin.path, each version in a folder of its own."""
+    """Install a plugin in a directory of plugin.path, each version in its own folder."""
     jar = _own_jar("versioned", _VERSIONED)
     for version in versions:
         folder = plugins / f"versioned-{version}"
@@ -114,7 +122,7 @@ def _install(plugin: Path, jars: Iterable[Path]) -> None:
 
 
 def _own_jar(name: str, services: Mapping[str, str]) -> Path:
-    """The jar of a folder of sources, compiled once for each version of them, with its service files."""
+    """The jar of a folder of Java sources with its service files, compiled once for each version of the sources."""
     sources = sorted((_SOURCES / name).glob("*.java"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jar = cache_folder() / f"{name}-{digest}.jar"
@@ -132,7 +140,7 @@ def _own_jar(name: str, services: Mapping[str, str]) -> Path:
 
 
 def compile_java(sources: Sequence[Path], needs: JarSet, classes: Path) -> None:
-    """Compile sources that need some jars into a folder."""
+    """Compile Java sources, with these jars on the class path, into a folder."""
     java = find_java()
     compiler, others = (":".join(map(str, class_path(java, jars))) for jars in (COMPILER, needs))
     command = [str(java.executable), "-cp", compiler, "org.eclipse.jdt.internal.compiler.batch.Main", "-nowarn"]

@@ -1,16 +1,15 @@
-"""A Java connector on a worker of its own, which is killed and started again."""
+"""A Java connector on a separate worker, which is killed and restarted."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
 from tests.support.java_plugins import plugin_path
-from tests.support.processes import Process
+from tests.support.processes import Process, wait_for
 from tests.support.topics import unique
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -18,7 +17,7 @@ _HOST = "fencepost.host.Host"
 
 
 class JavaRuns:
-    """The files of a worker with one connector, run by one process after the other.
+    """The files of a worker with one connector, which one process after the other runs.
 
     `plugins` are names of `java_plugins`; `config` is the connector's.
     """
@@ -47,7 +46,7 @@ class JavaRuns:
 
     def _file(self, name: str, properties: Mapping[str, str]) -> Path:
         file = self._folder / f"{name}.properties"
-        # A backslash begins an escape in such files.
+        # In properties files, a backslash begins an escape sequence.
         lines = (f"{name}={value}\n" for name, value in properties.items())
         file.write_text("".join(lines).replace("\\", "\\\\"))
         return file
@@ -64,7 +63,7 @@ class JavaRuns:
 
 
 def jvms(worker_pid: int) -> list[psutil.Process]:
-    """The JVMs of Java connectors that a worker process has."""
+    """The JVMs of Java connectors of a worker process."""
     found = []
     for one in psutil.Process(worker_pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -73,8 +72,20 @@ def jvms(worker_pid: int) -> list[psutil.Process]:
     return found
 
 
+def assert_hidden_from_other_processes(secret: str, worker_pid: int) -> None:
+    """Assert that a secret is on no command line and in no environment of a worker's processes; one is a JVM."""
+    assert jvms(worker_pid), "the worker has no JVM"
+    worker = psutil.Process(worker_pid)
+    for process in (worker, *worker.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            assert secret not in "".join((*process.cmdline(), *process.environ().values()))
+
+
 def kill_jvms(worker_pid: int) -> None:
-    """Kill them, as `kill -9` does."""
-    for one in jvms(worker_pid):
-        with contextlib.suppress(psutil.Error):
-            one.send_signal(signal.SIGKILL)
+    """Kill these JVMs with SIGKILL, and wait for their end. There must be one: a connector in Python has none."""
+    killed = jvms(worker_pid)
+    assert killed, "the worker has no JVM"
+    for one in killed:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    wait_for(lambda: not set(killed).intersection(jvms(worker_pid)), what="the JVMs have ended")

@@ -1,4 +1,4 @@
-"""A worker of Apache Kafka Connect in Java, from the jars that Maven Central has; they are kept with the broker's."""
+"""A Kafka Connect worker in Java, with jars from Maven Central; they are cached with the broker's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.workers import Group, Worker
 
 @dataclass(frozen=True)
 class Release:
-    """A version of Kafka Connect, what its log goes through, and where that is configured."""
+    """A version of Kafka Connect, and its logging library with the configuration property."""
 
     version: str
     backend: tuple[tuple[str, str, str], ...]
@@ -26,14 +26,14 @@ class Release:
 
     @property
     def jars(self) -> JarSet:
-        """Its jars, and those of its connector for files."""
+        """The worker's jars, and its file connectors' jars."""
         parts = (("org.apache.kafka", artifact, self.version) for artifact in ("connect-runtime", "connect-file"))
         return JarSet(f"connect-{self.version}", f"Kafka Connect {self.version}", (*parts, *self.backend))
 
 
 CURRENT = Release("4.1.1", (LOGGING_BACKEND,), LOGGING, "log4j2.configurationFile")
 
-# Brings its logging with it.
+# This release brings its logging library with it.
 BEFORE_KIP_618 = Release(
     "3.2.3",
     (),
@@ -42,19 +42,19 @@ BEFORE_KIP_618 = Release(
     "log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout\n",
     "log4j.configuration",
 )
-"""The last version that knows nothing of exactly-once delivery, nor of offsets topics of connectors."""
+"""The last version without exactly-once delivery and without connectors' own offsets topics."""
 
 
 @contextlib.contextmanager
 def java_worker(group: Group, release: Release = CURRENT) -> Iterator[Worker]:
-    """A Java worker of a group that has just been started. Raises JarsUnavailableError if its jars cannot be had."""
+    """Start a Java worker of a group. Raises JarsUnavailableError if its jars cannot be downloaded."""
     java = find_java()
     jars = os.pathsep.join(str(jar) for jar in class_path(java, release.jars))
     (port,) = free_ports(1)
     settings = {
         **group.settings,
         "listeners": f"http://127.0.0.1:{port}",
-        # Found by what the jars declare, which is faster than to look into all classes.
+        # Plugins are found by the jars' service files, which is faster than a scan of all classes.
         "plugin.discovery": "service_load",
         **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
     }

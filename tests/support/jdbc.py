@@ -1,4 +1,4 @@
-"""Runs connectors of JdbcSource on a worker in the test's own process, and reads what they wrote."""
+"""Runs JdbcSource on a worker in the test's own process, and reads the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE_SECONDS = 480.0
 
 
 class JdbcRun:
-    """One connector with one task. `start` starts the task anew from its committed offsets."""
+    """One connector with one task. `start` starts the task again from its committed offsets."""
 
     def __init__(self, runner: TaskRunner, bootstrap_servers: str, url: str, config: Mapping[str, Any]) -> None:
         self.name = unique("jdbc")
@@ -40,7 +40,7 @@ class JdbcRun:
 
     @classmethod
     def on(cls, runner: TaskRunner, bootstrap_servers: str, database: Database, **config: Any) -> Self:
-        """A connector that reads a database; `mode` and the like with underscores for dots."""
+        """A connector that reads a database; properties such as `mode` have underscores for dots."""
         named = {key.replace("_", "."): value for key, value in config.items()}
         return cls(runner, bootstrap_servers, database.jdbc_url, named)
 
@@ -61,14 +61,14 @@ class JdbcRun:
             self.task = None
 
     def wait_until_failed(self) -> str:
-        """Wait until the task has failed, and return why."""
+        """Wait until the task has failed, and return its error."""
         assert self.task is not None
         wait_for_state(self.task, State.FAILED)
         error, self.task = self.task.error, None
         return str(error)
 
     def values(self, table: str) -> list[Any]:
-        """The values of a table's topic; none if there is no such topic yet."""
+        """The values of a table's topic; empty if the topic does not exist yet."""
         try:
             records = read_topic(self._servers, self.prefix + table)
         except KeyError:
@@ -76,7 +76,7 @@ class JdbcRun:
         return [json.loads(record.value or b"null") for record in records]
 
     def wait_for_values(self, table: str, count: int) -> list[Any]:
-        """Wait until a table's topic has so many records, and return their values."""
+        """Wait until a table's topic has this many records, and return their values."""
         found: list[Any] = []
 
         def enough() -> bool:
@@ -84,7 +84,7 @@ class JdbcRun:
             found[:] = self.values(table)
             return len(found) >= count
 
-        # A busy machine takes minutes to start Spark.
+        # Spark may take minutes to start on a busy machine.
         wait_for(enough, what=f"{count} records of {table}", timeout=_PATIENCE_SECONDS)
         assert len(found) == count, found
         return found

@@ -1,4 +1,4 @@
-"""Readers of JdbcSource without a worker: what each poll returns, and a new start from any offset."""
+"""JdbcSource's readers without a worker: the rows of each poll, and a restart from any offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READERS: dict[Mode, Any] = {Mode.SNAPSHOT: SnapshotReader, Mode.BULK: BulkReade
 
 
 class TableReading:
-    """Reads the table `t` of a database, or the query of the configuration. The columns are kept over `restart`."""
+    """Reads the table `t` of a database, or the configured query. The columns are kept over `restart`."""
 
     def __init__(self, database: Database, config: Mapping[str, Any] | None = None, table: str | None = "t") -> None:
         properties = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
@@ -35,7 +35,7 @@ class TableReading:
         self.restart()
 
     def restart(self, offset: Mapping[str, Any] | None = None) -> None:
-        """Go on from the last offset, or another, as a new task does."""
+        """Go on from the last offset or a given one, like a new task."""
         self.offset = offset or self.offset
         source = QuerySource(self._table, self.config, self.address)
         self.reader: Reader = _READERS.get(self.config.mode, ColumnReader)(source, source.partition, self.offset)
@@ -51,14 +51,14 @@ class TableReading:
             return list(found.rows["value"].to_pylist())
         batch = found.batch(self.reader.partition)
         assert batch.reader is not None
-        # As Spark's executors do it, each in a process of its own.
+        # Each select is read as Spark's executors do it, in a separate process.
         reader = pickle.loads(pickle.dumps(batch.reader))  # noqa: S301 - our own
         rows = [row for split in batch.splits for part in reader.read(split) for row in part["value"].to_pylist()]
         found.export.close()
         return rows
 
     def rest(self) -> list[dict[str, Any]]:
-        """The rows of all polls until there are none."""
+        """The rows of all polls until a poll has none."""
         rows: list[dict[str, Any]] = []
         while found := self.poll():
             rows += found

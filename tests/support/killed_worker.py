@@ -1,4 +1,4 @@
-"""Workers that are killed at steps of their transactions, one process after the other over the same connectors."""
+"""Workers that are killed at steps of their transactions, one after the other with the same connectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON_VALUES = {
 
 
 class KilledWorker:
-    """The worker and its connectors in a folder. `settings` are further properties of the worker, above all converters."""
+    """The worker and its connectors in a folder. `settings` are further worker properties, mainly converters."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, settings: Mapping[str, str]) -> None:
         self.group = unique("killed")
@@ -59,7 +59,7 @@ class KilledWorker:
             return process.wait(480), process.output
 
     def run_until(self, point: FailPoint | None, environment: Mapping[str, str], *, forked: bool = True) -> str:
-        """Run until it is killed at the point, or to the end without a point; return the output."""
+        """Run until the process is killed at the point, or to the end without a point; return the output."""
         code, output = self.run(environment, forked=forked)
         expected = 0 if point is None else -signal.SIGKILL
         assert code == expected, f"run {self._runs} ended with {code} at {point}\n{output}"
@@ -67,5 +67,5 @@ class KilledWorker:
 
 
 def at(point: FailPoint | None, number: int) -> dict[str, str]:
-    """The environment in which a worker dies when it is at a point for the n-th time; none without a point."""
+    """The environment in which a worker kills itself at the n-th hit of a point; empty without a point."""
     return {} if point is None else {VARIABLE: f"{point.value}:{number}"}

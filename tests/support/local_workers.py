@@ -1,4 +1,4 @@
-"""Workers of a group in the test's own process, so that a test can hang their tasks and count what these do."""
+"""Workers of a group in the test's own process, so that a test can make their tasks hang and count their calls."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ T = TypeVar("T")
 
 
 class LocalWorkers:
-    """Workers of a group. They share one event loop, which runs in a thread of its own."""
+    """Workers of a group. They share one event loop in a separate thread. Without `java` they find no Java."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, *, java: bool = False) -> None:
         self.group = group
+        self._environment = {} if java else NO_JAVA
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="local-workers")
         self._patch = pytest.MonkeyPatch()
@@ -37,7 +38,7 @@ class LocalWorkers:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        for name, value in NO_JAVA.items():
+        for name, value in self._environment.items():
             self._patch.setenv(name, value)
         find_java.cache_clear()
         return self

@@ -1,4 +1,4 @@
-"""Workers of a group without work, which write and read its config topic, lead it, and have tasks fenced."""
+"""Workers of a group without tasks, which write and read its config topic, lead it, and request fencing rounds."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tests.support.topics import unique
 
 
 class Member:
-    """A worker of a group without work, as far as it writes and reads the config topic, leads, and fences."""
+    """A worker of a group with only the parts that write and read the config topic, lead, and fence."""
 
     def __init__(self, group_id: str, bootstrap_servers: str, **settings: str) -> None:
-        """`settings` are properties of a worker, with underscores for dots."""
+        """`settings` are worker properties, with underscores for dots."""
         given = {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group_id,
@@ -72,7 +72,7 @@ class Member:
         await asyncio.wrap_future(self.configs.start(self.client))
 
     async def lead(self) -> None:
-        """Become the leader, and return once it may write."""
+        """Become the leader, and return once it may write to the config topic."""
         self._assigned("this one", self.view.url)
         await self.leadership.require()
 
@@ -99,9 +99,9 @@ class Member:
 
 
 def in_group(*bootstrap_servers: str, scenario: Callable[..., Coroutine[Any, Any, None]], **settings: str) -> None:
-    """Run a scenario with members of a group, one for each address at which they find the broker.
+    """Run a scenario with members of a group, one for each broker address.
 
-    `settings` are properties of theirs, with underscores for dots.
+    `settings` are their properties, with underscores for dots.
     """
 
     async def run() -> None:

@@ -52,7 +52,7 @@ _SHOWN = {TargetState.STARTED: "RUNNING", TargetState.PAUSED: "PAUSED", TargetSt
 
 
 def model_worker_config(**properties: str) -> WorkerConfig:
-    """The configuration of a worker of a group, whose brokers nobody asks."""
+    """The configuration of a worker of a group; no broker is asked."""
     given = {
         "bootstrap.servers": "127.0.0.1:1",
         "group.id": "group",
@@ -78,7 +78,7 @@ class _Connector:
 
 
 class ModelHerder(Herder):
-    """Everything happens at once, in this process."""
+    """Does every request at once, in this process."""
 
     def __init__(self, config: WorkerConfig | None = None) -> None:
         self.worker = Worker(config or model_worker_config())
@@ -90,10 +90,10 @@ class ModelHerder(Herder):
         self.committed: dict[str, dict[str, ConnectorOffset]] = {}
         self.fenced: list[str] = []
         self.elsewhere: RequestTargetError | None = None
-        """Set where another worker must carry out what changes something."""
+        """If set, the error for requests that another worker must carry out."""
         self.passed_on = 0
         self.refusal: FencepostError | None = None
-        """What a round of fencing fails with."""
+        """If set, the error of a fencing round."""
         self.connectors: Connectors = ModelConnectors(self)
         self.offsets = _Offsets(self)
         self.transactions = _Transactions(self)
@@ -272,7 +272,7 @@ class _Offsets(Offsets):
         connector = self._model.stopped(name)
         plugin = connector_class(self._model.worker.config, connector.config)
         for given in offsets:
-            # Partitions are no keys in Python; a real herder hands over all of them at once.
+            # Partitions are dicts, which cannot be keys; a real herder passes all of them at once.
             self._model.alter(name, given, plugin(), connector.config)
         return f"The offsets of {name} were altered successfully"
 
@@ -320,7 +320,7 @@ class _Plugins(Plugins):
         return validate_connector_config(self._model.worker, config)
 
 
-class _Loggers(LoggerRegistry, Loggers):  # the registry has the other methods
+class _Loggers(LoggerRegistry, Loggers):  # the registry defines the other methods
     async def set_everywhere(self, namespace: str, level: str) -> None:
         self.set_level(namespace, level)
 

@@ -1,4 +1,4 @@
-"""What the page shows of the model herder."""
+"""The page's data for the model herder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ModelObservation(Observation):
         self.asked: list[str | None] = []
         self.rate = 12.5
         self.kept = -1
-        """The samples since the start; -1 before it, and after the stop."""
+        """The number of samples since the start; -1 before the start and after the stop."""
 
     def worker(self) -> Json:
         return {"version": "1.0", "started": 1_700_000_000_000}

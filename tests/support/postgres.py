@@ -1,4 +1,4 @@
-"""A database of its own for each test, on a shared PostgreSQL server."""
+"""A new database for each test, on a shared PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.topics import unique
 
 
 class Database:
-    """A new database; it is dropped at the end, with whatever connections it still has."""
+    """A new database; it is dropped at the end, with any connections that it still has."""
 
     def __init__(self, server: EmbeddedPostgres, encoding: str = "UTF8") -> None:
         self.server = server
@@ -23,7 +23,7 @@ class Database:
 
     @classmethod
     def of_server(cls, server: EmbeddedPostgres) -> Self:
-        """The database `postgres` that every server has, for one that is thrown away as a whole."""
+        """The database `postgres` of a server that is itself thrown away."""
         database = cls(server)
         database.name = "postgres"
         return database
@@ -40,16 +40,16 @@ class Database:
         return psycopg.connect(self.conninfo, autocommit=autocommit)
 
     def execute(self, statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run a statement in a transaction of its own, and return its rows if it has any."""
+        """Run a statement in its own transaction, and return its rows if it has any."""
         with self.connect() as connection:
-            # Statements of tests are composed.
+            # The statements of tests are composed from parts.
             cursor = connection.execute(statement.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def drop_slot(self, name: str) -> None:
-        """Drop a replication slot if it exists, with the connection that uses it.
+        """Drop a replication slot if it exists, and end the connection that uses it.
 
-        The server misses a connection that was closed a moment later, and its task may be faster to come back.
+        The server notices a closed connection a moment later, and the task may reconnect before that.
         """
 
         def dropped() -> bool:

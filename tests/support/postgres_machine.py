@@ -1,4 +1,4 @@
-"""The machine below a PostgreSQL server: a disk for its log that a test fills."""
+"""The machine of a PostgreSQL server: a WAL disk that a test fills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def may_mount(folder: Path) -> bool:
-    """Whether this user may mount a file system at a folder, which is made for that and removed."""
+    """Whether this user may mount a file system; tried with a folder that is made for that and removed."""
     folder.mkdir()
     mounted = _mount(folder, "size=1m").returncode == 0
     if mounted:
@@ -30,7 +30,7 @@ def may_mount(folder: Path) -> bool:
 
 
 def fill_log(database: Database, disk: WalDisk) -> None:
-    """Write to the log until the server ends because there is no space for it."""
+    """Write to the WAL until the server ends because there is no space for it."""
     log = database.server.log_file
     written = log.stat().st_size
     disk.fill()
@@ -46,7 +46,7 @@ def fill_log(database: Database, disk: WalDisk) -> None:
 
 
 def answers(server: EmbeddedPostgres) -> bool:
-    """Whether the server can write. One that could not recover has ended, and is started again."""
+    """Whether the server can write. A server that ended because it could not recover is started again."""
     if not server.running:
         server.start()
     try:
@@ -58,7 +58,7 @@ def answers(server: EmbeddedPostgres) -> bool:
 
 
 class WalDisk:
-    """A small file system in memory that has the log of a server alone. It is unmounted at the end of the block."""
+    """A small file system in memory for the WAL of a server. It is unmounted at the end of the block."""
 
     def __init__(self, folder: Path, size_mb: int) -> None:
         self._folder = folder
@@ -66,7 +66,7 @@ class WalDisk:
         self._filler = folder / "filler"
 
     def take_over(self, server: EmbeddedPostgres) -> None:
-        """Move the log of a server here that is stopped and keeps its data, as its documentation says to."""
+        """Move the WAL of a stopped server here, as PostgreSQL's documentation says."""
         log, here = server.data_folder / "pg_wal", self._folder / "pg_wal"
         owner = log.stat()
         shutil.copytree(log, here)
@@ -76,7 +76,7 @@ class WalDisk:
         log.symlink_to(here)
 
     def fill(self) -> None:
-        """Take all space that is left."""
+        """Fill the remaining space."""
         with self._filler.open("ab", buffering=0) as filler:
             try:
                 while True:
@@ -85,7 +85,7 @@ class WalDisk:
                 pass
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the space again."""
         self._filler.unlink()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A PostgresSource on a worker process, and what its topics say of the tables."""
+"""A PostgresSource on a worker process, and the events in its topics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PostgresSource:
         self._config |= {name.replace("_", "."): value for name, value in config.items()}
 
     def start(self, *, once: bool = True, environment: Mapping[str, str] | None = None) -> Process:
-        """Start a worker; `once` lets it end where the log ended when it had read so far."""
+        """Start a worker; with `once` it ends when it has read to the log position at its start."""
         self._runs += 1
         worker, connector = self._folder / "worker.properties", self._folder / "connector.properties"
         worker.write_text(_WORKER.format(bootstrap=self.bootstrap_servers, group=self.group))
@@ -69,7 +69,7 @@ class PostgresSource:
         )
 
     def run(self, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Run a worker to the end of the log, or to wherever it dies; return the exit code and what it wrote."""
+        """Run a worker to the end of the log, or until it dies; return the exit code and the output."""
         with self.start(environment=environment) as process:
             return process.wait(), process.output
 
@@ -86,7 +86,7 @@ class PostgresSource:
         return read_topic(self.bootstrap_servers, f"{self.prefix}.{table}")
 
     def events(self, table: str) -> list[tuple[Any, Any]]:
-        """Keys and values of a table's records; None is Kafka's null."""
+        """Keys and values of a table's records; None is a null value."""
         return [(_read(record.key), _read(record.value)) for record in self.records(table)]
 
     def drop_slot(self) -> None:
@@ -98,7 +98,7 @@ def _read(text: bytes | None) -> Any:
 
 
 def replayed(events: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    """The rows by key that events leave behind. Fails for an event that does not fit the rows before it."""
+    """The rows by key after a replay of the events. Fails for an event that does not fit the rows before it."""
     rows: dict[str, Any] = {}
     deleted: set[str] = set()
     for key, value in events:

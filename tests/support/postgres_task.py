@@ -1,4 +1,4 @@
-"""Runs a task of PostgresSource against a real server, with Kafka's transactions in memory."""
+"""Runs a task of PostgresSource on a real server, with Kafka's transactions in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECONDS = 120.0
 
 
 class Topics:
-    """What readers at read_committed see, and the offset that was committed with it. It is the task's context."""
+    """The committed records and offset, as a read_committed consumer sees them. It is also the task's context."""
 
     allowed_paths = ANYWHERE
 
@@ -37,11 +37,11 @@ class Topics:
         self.requested = False
         self.failures: list[RetriableError] = []
         self.fatal: FencepostError | None = None
-        """What ended a task that was kept running."""
+        """The error that ended the task in `running`, None if there is none."""
         self.after_split: Callable[[], object] = lambda: None
-        """Called after each split of a batch that was read."""
+        """Called after each split of a batch is read."""
         self.on_executors = False
-        """Whether batches are read elsewhere than in the task's process."""
+        """Whether batches are read in another process than the task's."""
         self._stopping: threading.Event | None = None
         self._config = {
             "database.hostname": "127.0.0.1",
@@ -86,9 +86,9 @@ class Topics:
         return [key["id"] for key, _ in self.events(table)]
 
     def run(self, chance: random.Random | None = None, crash: float = 0.0) -> bool:
-        """Run a task until it has read the log to its end; return False if it crashed, with what it had not committed.
+        """Run a task until it has read the log to its end; return False if it crashed, without its uncommitted records.
 
-        It crashes with a probability of `crash` before and after each commit.
+        It crashes with the probability `crash` before and after each commit.
         """
         task = PostgresSourceTask()
         task.context = self  # type: ignore[assignment]
@@ -100,7 +100,7 @@ class Topics:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Keep a task running, also at the end of the log, until the block ends or an error does."""
+        """Keep a task running, also at the end of the log, until the block ends or the task fails."""
         self._stopping, self.fatal = threading.Event(), None
 
         def work() -> None:
@@ -120,12 +120,12 @@ class Topics:
             self._stopping = None
 
     def stop_now(self) -> None:
-        """Stop the task that is kept running, before the block ends."""
+        """Stop the running task before the block ends."""
         assert self._stopping is not None
         self._stopping.set()
 
     def failed(self, message: str) -> bool:
-        """Whether a retriable failure had this in its message."""
+        """Whether the message of a retriable failure had this text."""
         return any(message in str(error) for error in list(self.failures))
 
     def _ended(self, task: PostgresSourceTask) -> bool:
@@ -149,7 +149,7 @@ class Topics:
                 try:
                     written += self._rows(batch)
                 except RetriableError as error:
-                    # What a batch's reader raises ends the task.
+                    # An error of a batch's reader ends the task.
                     self.failures.append(error)
                     return False
                 offset = batch.offsets[-1][1] if batch.offsets else offset

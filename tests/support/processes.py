@@ -1,4 +1,4 @@
-"""Real processes for tests, and waiting for things to become true."""
+"""Real processes for tests, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.forked import ForkedProcess
 
 _TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.02
-# The processor time of asking again and again is taken from what is waited for.
+# Polls take CPU time from the process that is being waited for.
 _LONGEST_POLL_SECONDS = 0.1
 _POLL_SHARE = 0.05
 
@@ -36,26 +36,26 @@ def wait_for(condition: Callable[[], T], timeout: float = _TIMEOUT_SECONDS, *, w
 
 
 class Process:
-    """A program with its output in a file. It ends with the test process, however that ends.
+    """A program with its output in a file. The kernel ends it with the test process.
 
-    Use it with `with`: what still runs at the end of the block is killed, with the processes that it started.
+    Use it with `with`: at the end of the block it is killed if it still runs, with its child processes.
     """
 
     def __init__(self, command: Sequence[str], log_file: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self.log_file = log_file
         changed = [f"{name}={value}" for name, value in (environment or {}).items()]
-        # A shell has what it starts in the background ignore Ctrl-C, and so do the tests and their processes then.
+        # Background jobs of a shell ignore SIGINT, and pass that on to the tests and their child processes.
         env = ["/usr/bin/env", "--default-signal=INT", *changed]
         self._process: subprocess.Popen[bytes] | ForkedProcess = launch([*env, *command], log_file)
 
     @classmethod
     def fencepost(cls, *arguments: str, log_file: Path, environment: Mapping[str, str] | None = None) -> Self:
-        """The command `fencepost` in a process of its own, started as its users start it."""
+        """The command `fencepost` in a separate process, started like its users start it."""
         return cls([sys.executable, "-m", "fencepost", *arguments], log_file, environment=environment)
 
     @classmethod
     def forked(cls, *arguments: str, log_file: Path, environment: Mapping[str, str] | None = None) -> Self:
-        """The same in a tenth of the time: forked from a process that has imported it."""
+        """Like `fencepost`, in a tenth of the time: forked from a process that has imported it."""
         process = cls.__new__(cls)
         process.log_file = log_file
         process._process = ForkedProcess(arguments, log_file, environment or {})
@@ -81,7 +81,7 @@ class Process:
             raise AssertionError(f"still running after {timeout} s:\n{self.output[-4000:]}") from None
 
     def wait_for_output(self, text: str, timeout: float = _TIMEOUT_SECONDS) -> None:
-        """Wait until `text` was written."""
+        """Wait until the output contains `text`."""
         wait_for(lambda: text in self.output or not self.running, timeout, what=f"{text!r} in {self.log_file}")
         assert text in self.output, f"ended without writing {text!r}:\n{self.output[-4000:]}"
 
@@ -90,7 +90,7 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End, as `kill -9` does, this process alone: what it started notices by itself, or lives on."""
+        """Kill this process alone with SIGKILL; its child processes notice that themselves, or live on."""
         self._process.kill()
         self._process.wait()
 
@@ -100,7 +100,7 @@ class Process:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # `launch` made it the leader of a session, so its group holds its children too, even once it is gone.
+        # `launch` made the process a session leader, so its group still has its children after its end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()

@@ -1,4 +1,4 @@
-"""Message classes of google.protobuf for the converter's schemas, and its own bytes of values, field by field."""
+"""Message classes of google.protobuf for the converter's schemas, and separately computed bytes of values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def message_class(file: ProtoFile) -> Any:
-    """The class of a file's root message, of a descriptor that is built here."""
+    """The class of a file's root message, whose descriptor is built here."""
     pool = descriptor_pool.DescriptorPool()
     for known in (timestamp_pb2, wrappers_pb2, date_pb2, timeofday_pb2):
         proto = descriptor_pb2.FileDescriptorProto()
@@ -71,7 +71,7 @@ def _fill(proto: Any, message: ProtoMessage, around: str) -> None:
 
 
 def expected(made: Any, file: ProtoFile, kind: spark.DataType, value: Any) -> bytes:
-    """The bytes of a value, as google.protobuf writes them."""
+    """The bytes of a value, as google.protobuf would write them."""
     message = made()
     if isinstance(kind, spark.StructType):
         _set_fields(message, file.root, kind, value)

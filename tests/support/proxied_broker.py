@@ -1,4 +1,4 @@
-"""A broker of transaction version 1 behind a proxy, over which faults can be laid."""
+"""A broker of transaction version 1 behind a proxy that can cause faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEATURE = ("--feature", "transaction.version=1")
 
 @contextmanager
 def proxied_v1_broker(folder: Path, *, verifying: bool) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
-    """Start a broker, which verifies that a transaction is open before it takes its records, or not as all before 3.6."""
+    """Start a broker that verifies that a transaction is open, or accepts records without that (before 3.6)."""
     proxy = FaultProxy().start()
     listeners = (BrokerListener(CLIENT), BrokerListener(_PROXIED, advertised_ports=[proxy.port]))
     properties = {"transaction.partition.verification.enable": str(verifying).lower()}

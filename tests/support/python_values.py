@@ -1,4 +1,4 @@
-"""What Python's own parsers make of the texts in CSV and JSON lines, in the grammar of docs/connectors/file.md."""
+"""How Python's own parsers read texts of CSV and JSON lines, in the grammar of docs/connectors/file.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXACT: Final = Context(prec=200)
 MOST: Final = 38
 BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "1": True, "false": False, "False": False, "FALSE": False, "0": False}  # fmt: skip
 TEXTS: Final = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING")
-"""Types that JSON has as texts."""
+"""Types whose JSON values are strings."""
 
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -37,7 +37,7 @@ def numbers_of(kind: str) -> tuple[int, int]:
 
 
 def csv_value(kind: str, text: str) -> Any:
-    """What a field of CSV is."""
+    """The expected value of a CSV field."""
     if kind == "STRING":
         return text
     if kind == "BINARY":
@@ -46,7 +46,7 @@ def csv_value(kind: str, text: str) -> Any:
 
 
 def json_value(kind: str, text: str) -> Any:
-    """What a value of JSON is, as it is written; all texts are."""
+    """The expected value of a JSON value, given as its JSON text."""
     if text == "null":
         return None
     quoted = text.startswith('"')
@@ -65,7 +65,7 @@ def json_value(kind: str, text: str) -> Any:
 
 
 def _is_zero_with_exponent(text: str) -> bool:
-    """Whether the parser refuses a number for an exponent that only a zero can have in a DOUBLE."""
+    """Whether the number is a zero with an exponent so large that the DOUBLE parser refuses it."""
     mantissa, _, exponent = text.lower().partition("e")
     return (
         text not in ("true", "false")
@@ -75,7 +75,7 @@ def _is_zero_with_exponent(text: str) -> bool:
 
 
 def _value(kind: str, text: str) -> Any:
-    """What Python reads, if it is in the documented grammar."""
+    """The value that Python reads, if the text is in the documented grammar."""
     if kind in BITS:
         edge = 1 << (BITS[kind] - 1)
         return int(text) if _WHOLE.fullmatch(text) and -edge <= int(text) < edge else REFUSED
@@ -97,7 +97,7 @@ def _decimal(kind: str, text: str) -> Any:
     if len(exponent.lstrip("+-0")) > 6:
         return REFUSED
     places = len(fraction) - int(exponent or 0)
-    # Written with at most 38 digits, leading zeros aside, as many after the point.
+    # A decimal has at most 38 digits without leading zeros, with at most 38 after the point.
     if places > MOST or len(whole.lstrip("0")) + len(fraction) + max(0, -places) > MOST:
         return REFUSED
     number = Decimal(text)
@@ -115,7 +115,7 @@ def _float(kind: str, text: str) -> Any:
 
 
 def _float32(text: str) -> float:
-    """The nearest number of 32 bits, which rounding twice would miss."""
+    """The nearest float32, which rounding to float64 first could miss."""
     twice = float(text)
     if abs(twice) >= 2.0**128 or twice == 0:
         return math.copysign(math.inf, twice) if twice else twice
@@ -125,7 +125,7 @@ def _float32(text: str) -> float:
     except OverflowError:
         bits = 0x7F7FFFFF
     near = [n for n in (bits - 1, bits, bits + 1) if n >= 0]
-    # 2^128 in place of infinity.
+    # 2^128 stands for infinity.
     values = [
         Fraction(2) ** 128 if n == 0x7F800000 else Fraction(struct.unpack("<f", struct.pack("<i", n))[0]) for n in near
     ]

@@ -28,7 +28,7 @@ _NO_LEADER_YET = (3, 5, 6)
 
 
 class RawKafka:
-    """A connection to a broker that leads all partitions of what it is asked about, without security."""
+    """A connection to a broker without security that leads all requested partitions."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
@@ -40,7 +40,7 @@ class RawKafka:
     def produce(self, topic: str, batches: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
         """Append one record batch to each partition; return each one's error code and base offset.
 
-        The partitions of a new topic may have no leader yet: then it is tried again.
+        The partitions of a new topic may have no leader yet, so the request is retried.
         """
         answers: dict[int, tuple[int, int]] = {}
 
@@ -86,13 +86,13 @@ class RawKafka:
         return list(_batches(bytes(response.responses[0].partitions[0].records or b"")))
 
     def ending_transactions(self) -> set[tuple[str, int]]:
-        """Transactional and producer ids of transactions whose outcome is settled but not yet in all their topics."""
+        """The transactional and producer ids of decided transactions whose markers are not in all topics yet."""
         request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"], producer_id_filters=[])
         response = self._call(request, ListTransactionsResponse, _LIST_TRANSACTIONS_VERSION)
         return {(row.transactional_id, row.producer_id) for row in response.transaction_states}
 
     def members(self, group: str) -> set[str]:
-        """The ids of a group's members, as the coordinator has them: whoever was expelled comes back with another one."""
+        """The ids of a group's members at the coordinator: an expelled member comes back with another id."""
         request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
         (row,) = self._call(request, DescribeGroupsResponse, _DESCRIBE_GROUPS_VERSION).groups
         return {member.member_id for member in row.members}

@@ -1,4 +1,4 @@
-"""Shows whether a check accepts its arguments, for tests whose expectation is that it does."""
+"""Shows whether a check accepts its arguments, for tests that expect that it does."""
 
 from collections.abc import Callable
 from typing import Any

@@ -41,7 +41,7 @@ class Answer:
 
 
 class RestApis:
-    """Serves herders on ports of their own, all on one event loop, which runs while a request is under way."""
+    """Serves herders on separate ports and one event loop, which runs only while a request is in progress."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -80,7 +80,7 @@ class RestApis:
         return self._runner.run(self._request(method, url, body, dict(headers or {}), tls))
 
     def call(self, coroutine: Any) -> Any:
-        """Run something else on the event loop."""
+        """Run another coroutine on the event loop."""
         return self._runner.run(coroutine)
 
     async def _request(

@@ -1,4 +1,4 @@
-"""Requests to a worker's REST API as nobody should send them: for hypothesis."""
+"""Malformed requests to a worker's REST API, for hypothesis."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Request:
 
 
 def requests(known: str) -> st.SearchStrategy[Request]:
-    """Requests to a worker that has a stopped connector named `known`: half of them are nearly right."""
+    """Requests to a worker that has a stopped connector named `known`: half of them are almost valid."""
     return st.one_of(_operations(known), _anything(known))
 
 
 def _segments(known: str) -> st.SearchStrategy[str]:
-    # Four of the longest fit in the 8,190 bytes of an address that aiohttp reads. It answers a longer one before it knows
-    # the method, and so with a body, also a HEAD.
+    # Four of the longest texts fit into the 8,190 bytes of a request line that aiohttp reads. It answers a longer line
+    # before it knows the method, so even a HEAD gets a body.
     odd = ["unknown", "0", "FileStreamSource", "root", "%FF", "%2F", "%2f..%2f", "%25", "%00", "%ED%A0%80", "%", "%zz",
            "..", ".", ";a=b", "%20", "%0A", "%E2%80%AE", "x" * 2_000, "%C3%A4%CC%88"]  # fmt: skip
     text = st.text(min_size=1, max_size=8).map(lambda text: quote(text.encode("utf-8", "replace"), safe=""))
@@ -92,7 +92,7 @@ def _configs(known: str) -> st.SearchStrategy[dict[str, object]]:
 def _creations(known: str) -> st.SearchStrategy[dict[str, object]]:
     return st.fixed_dictionaries(
         {"name": _values(known), "config": _configs(known)},
-        # One that would run would go on after its test.
+        # A running connector would outlive its test.
         optional={"initial_state": st.sampled_from(["stopped", "STOPPED"]) | _json_values},
     ).map(lambda given: {"initial_state": "STOPPED", **given})
 

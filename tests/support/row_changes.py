@@ -1,4 +1,4 @@
-"""A table that changes all the time, in a real database."""
+"""A table in a real database that changes all the time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Change = tuple[str, int, str | None]
-"""Debezium's letter for the operation, the row and its name afterwards."""
+"""Debezium's letter for the operation, the row's id and its new name."""
 
 
 class RowChanges:
-    """Rows come, change, and go. `execute` runs a statement, on one thread at a time."""
+    """Inserts, updates and deletes rows. `execute` runs a statement, on one thread at a time."""
 
     def __init__(self, execute: Callable[[str], object], rows: int, *, together: bool = True) -> None:
-        """Create the table `items`, with some rows. `together` makes transactions of several rows as well."""
+        """Create the table `items` with some rows. `together` also makes transactions of several rows."""
         self._execute = execute
         self._rows = rows
         self._together = together
@@ -22,11 +22,11 @@ class RowChanges:
         execute("create table items (id bigint primary key, name varchar(40), price numeric(10,2))")
         execute("insert into items values " + ", ".join(f"({n}, 'item {n}', 1.5)" for n in range(rows)))  # noqa: S608 - numbers
         self.made: list[Change] = []
-        """What was changed, in the order of the commits."""
+        """The changes so far, in the order of the commits."""
 
     @property
     def expected(self) -> list[Change]:
-        """All events that a connector should deliver that began before any change."""
+        """All events that a connector must deliver if it started before any change."""
         return [("r", number, f"item {number}") for number in range(self._rows)] + self.made
 
     @contextmanager

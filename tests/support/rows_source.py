@@ -14,7 +14,7 @@ ROWS_CONNECTOR = f"{__name__}.RowsConnector"
 
 
 class RowsConnector(SourceConnector):
-    """The numbers below ROWS as one batch, whose rows go to `topics` by turns; `bytes` is the size that it reports."""
+    """The numbers below ROWS as one batch, with rows to each of `topics` in turn; `bytes` is its reported size."""
 
     def version(self) -> str:
         return "1"

@@ -1,4 +1,4 @@
-"""A connector whose tasks work all the time, and the proof in the end that nothing of theirs was lost or doubled."""
+"""A connector whose tasks always send records, and the check that none was lost or doubled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.support.sequence_source import properties, seqs
 from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker, WorkerApi
 
-# Often enough to be in a transaction whenever something happens, and rarely enough to leave the machine to the workers.
+# Often enough to be in a transaction at any fault, and rarely enough to leave CPU to the workers.
 _POLL_MS = 40
 
 
 def running(worker: Worker, connector: str) -> Counter[str]:
-    """How many RUNNING tasks of a connector each worker has, by worker id, as one of them sees it."""
+    """The number of a connector's RUNNING tasks by worker id, according to one worker's status."""
     status = worker.get(f"/connectors/{connector}/status") or {"tasks": []}
     return Counter(task["worker_id"] for task in status["tasks"] if task["state"] == "RUNNING")
 
@@ -32,7 +32,7 @@ def create_sequence(worker: WorkerApi, name: str, topic: str, tasks: int = 1, **
 
 
 class RunningTasks:
-    """A connector of the group whose tasks send to a topic of their own, without end."""
+    """A connector of the group whose tasks send records to their own topic, without end."""
 
     def __init__(self, group: Group, bootstrap_servers: str, count: int) -> None:
         self.name = unique("running")
@@ -46,7 +46,7 @@ class RunningTasks:
         return self._topic
 
     def create(self, worker: Worker, *, support: str = "required") -> None:
-        """Create the connector, through any worker, with this `exactly.once.support`."""
+        """Create the connector through any worker, with this `exactly.once.support`."""
         answer = worker.request("POST", "/connectors", {"name": self.name, "config": self._config(support)})
         assert answer.status == 201, answer
 
@@ -66,7 +66,7 @@ class RunningTasks:
         self._wait_until_all_send()
 
     def wait_until_elsewhere(self, *workers: Worker) -> None:
-        """Wait until these workers run all tasks, in whatever shares, and each task sends."""
+        """Wait until these workers run all tasks, in any shares, and each task sends."""
         ids = {worker.id for worker in workers}
         wait_for(
             lambda: (shares := running(workers[0], self.name)).total() == self.count and shares.keys() <= ids,
@@ -80,25 +80,25 @@ class RunningTasks:
         wait_for(lambda: all(last > before[task] for task, last in self._last().items()), what="all tasks send")
 
     def owners(self, worker: Worker) -> dict[int, str]:
-        """The ids of the workers that have each task, as one of them sees it."""
+        """The worker id of each task, according to one worker's status."""
         return {task["id"]: task["worker_id"] for task in worker.get(f"/connectors/{self.name}/status")["tasks"]}
 
     def assert_exactly_once(self, worker: Worker) -> None:
-        """Stop the connector, and fail unless each task has sent all up to its committed offset, in order and once."""
+        """Stop the connector, and fail unless each task has sent each number up to its offset, in order and once."""
         self._stop(worker)
         self._wait_until_all_are(lambda sent, last: sent == list(range(1, last + 1)), "in order and once")
 
     def assert_nothing_lost(self, worker: Worker) -> None:
-        """Stop the connector, and fail unless each task has sent all up to its committed offset, once or more."""
+        """Stop the connector, and fail unless each task has sent each number up to its offset, once or more."""
         self._stop(worker)
         self._wait_until_all_are(lambda sent, last: set(sent) == set(range(1, last + 1)), "there")
 
     def sent(self) -> int:
-        """How many records the tasks have sent."""
+        """The number of records that the tasks have sent."""
         return len(self._found())
 
     def assert_exactly_once_between(self, begin: int, end: int) -> None:
-        """Fail unless each task sent one number after the other from the record number `begin` up to `end`."""
+        """Fail unless the records from number `begin` up to `end` have consecutive numbers of each task."""
         found = self._found()[begin:end]
         for task in range(self.count):
             numbers = seqs(found, self.name, task)
@@ -110,7 +110,7 @@ class RunningTasks:
         worker.wait_for_states(self.name, "STOPPED")
 
     def _wait_until_all_are(self, sound: Callable[[list[int], int], bool], what: str) -> None:
-        """Wait, since tasks may commit for a moment after their connector is STOPPED; what is wrong stays wrong."""
+        """Retry the check, as tasks may commit for a moment after the connector is STOPPED; a real error persists."""
 
         def all_are() -> bool:
             committed, found = self._committed(), self._found()

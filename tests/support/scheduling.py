@@ -15,25 +15,25 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-# The tests of these files are long and share nothing: each may run in another process.
+# Tests of these files take long and share nothing, so each may run in another process.
 _SPREAD = ("test_kill_points.py", "test_topics_of_checks.py", "removed_guards.py")
-# The tests of these folders share a Spark session, or a broker.
+# Tests of each of these folders share a Spark session or a broker.
 _WHOLE_FOLDERS = ("tests/unit/transforms/", "tests/broker/engine/spark/", "tests/broker/spark/sink/", "tests/hostile/")
-# Brokers of which a second set would cost more than it gains: five JVMs, used now and then.
+# A second set of these brokers would cost more than it saves: five JVMs that are rarely used.
 _COSTLY_BROKERS = re.compile(r"\b(three_node_broker|secured|tv1_broker|version_servers)\b")
 COSTLY = "costly brokers"
-"""The unit of work of all tests that use these brokers."""
+"""The name of the unit of work with all tests that use these brokers."""
 
 FOLDERS = ("chaos", "hostile", "cluster", "broker", "unit")
-"""The folders of tests, those whose tests take longest first."""
+"""The folders of tests, the slowest tests first."""
 
 
 class SharingScheduling(LoadFileScheduling):
-    """Files stay whole, but for those of `_SPREAD`; files that share something costly are one unit of work."""
+    """Files are not split, except those in `_SPREAD`; files that share something costly are one unit of work."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
-        # Units of work are given out in the order of their tests, not by how many tests they have.
+        # Distribute units of work in the order of their tests, not by their number of tests.
         config.option.loadscopereorder = False
         self._root = config.rootpath
 
@@ -43,7 +43,7 @@ class SharingScheduling(LoadFileScheduling):
 
 
 def in_order(items: Iterable[pytest.Item], tests: Path) -> list[pytest.Item]:
-    """The long tests first, so that at the end short ones keep all processes busy. Random within that."""
+    """The slow tests first, so that short ones keep all processes busy at the end. Random within each folder."""
 
     def rank(item: pytest.Item) -> tuple[bool, int]:
         folder = item.path.relative_to(tests).parts[0]
@@ -54,6 +54,6 @@ def in_order(items: Iterable[pytest.Item], tests: Path) -> list[pytest.Item]:
 
 @cache
 def shared_unit(file: Path) -> str | None:
-    """The name of the unit of work that a file of tests belongs to; None for one of its own."""
+    """The name of a test file's shared unit of work; None if the file is a unit by itself."""
     folder = next((folder for folder in _WHOLE_FOLDERS if folder in file.as_posix()), None)
     return folder or (COSTLY if _COSTLY_BROKERS.search(file.read_text()) else None)

@@ -46,7 +46,7 @@ HOST = "127.0.0.1"
 _NODE = 1
 
 LOSE = -2
-"""In place of an error code: the connection is closed without an answer."""
+"""A pseudo error code: the connection is closed without an answer."""
 
 _REQUESTS = {
     request.API_KEY: request
@@ -60,7 +60,7 @@ _HIGHEST = {ApiKey.METADATA: 12, ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.API_VER
 
 @dataclass(frozen=True)
 class SentBatch:
-    """What a record batch says of itself."""
+    """The header fields of a record batch."""
 
     topic: str
     partition: int
@@ -72,15 +72,15 @@ class SentBatch:
 
 
 class ScriptedBroker:
-    """Answers well, but for the error codes of a script. Use it as a context manager."""
+    """Answers without errors, except for the error codes of a script. Use it as a context manager."""
 
     def __init__(self, *, partitions: int = 1, version: TransactionVersion = TransactionVersion.V2) -> None:
         self.settings: dict[str, str] = {}
         """The settings of every topic."""
         self.identity = (7, 0)
-        """Producer id and epoch, as InitProducerId and EndTxn answer."""
+        """Producer id and epoch in the answers to InitProducerId and EndTxn."""
         self.state = "Empty"
-        """The state of every transaction, as DescribeTransactions answers."""
+        """The state of every transaction in the answers to DescribeTransactions."""
         self.requests: list[tuple[ApiKey, Any]] = []
         self._partitions = partitions
         self._version = version
@@ -118,16 +118,16 @@ class ScriptedBroker:
         return f"{HOST}:{self.port}"
 
     def script(self, api_key: ApiKey, *codes: int) -> None:
-        """Answer the next requests of a kind with error codes, and later ones well."""
+        """Answer the next requests of a kind with these error codes, and later ones without errors."""
         self._script.setdefault(api_key, deque()).extend(codes)
 
     def asked(self, api_key: ApiKey) -> list[Any]:
-        """The requests of a kind."""
+        """The requests of a kind so far."""
         return [request for key, request in self.requests if key is api_key]
 
     @property
     def produced(self) -> list[list[SentBatch]]:
-        """The batches of each Produce request, whatever the answer was."""
+        """The batches of each Produce request, whichever answer it got."""
         return [
             [
                 _sent(topic.name, part.index, bytes(part.records))

@@ -49,7 +49,7 @@ def password(user: str) -> str:
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """A running secured broker, and what clients need to know of it."""
+    """A running secured broker, and the settings of its clients."""
 
     broker: EmbeddedBroker
     ca_file: Path
@@ -92,20 +92,20 @@ class SecuredBroker:
         return settings
 
     def allow(self, user: str, operation: AclOperation, kind: ResourceType, name: str, *, prefix: bool = False) -> None:
-        """Give a right on a resource, or on all whose name starts with `name`; it is in force on return."""
+        """Allow an operation on a resource, or on all whose name starts with `name`; in force on return."""
         pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
         binding = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
         self._admin.create_acls([binding])[binding].result(_TIMEOUT_SECONDS)
         wait_for(lambda: self._rights(user, operation, kind, name), what=f"{user} has {operation.name} on {name}")
 
     def revoke(self, user: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
-        """Take a right away, under whichever pattern it was given; it is gone on return."""
+        """Remove an ACL, whichever pattern it has; gone on return."""
         rights = _filter(user, operation, kind, name)
         self._admin.delete_acls([rights])[rights].result(_TIMEOUT_SECONDS)
         wait_for(lambda: not self._rights(user, operation, kind, name), what=f"{user} lost {operation.name} on {name}")
 
     def _rights(self, user: str, operation: AclOperation, kind: ResourceType, name: str) -> list[AclBinding]:
-        """The broker's own view, which follows the controller's a moment later."""
+        """The ACLs that the broker knows; it follows the controller a moment later."""
         found: list[AclBinding] = self._admin.describe_acls(_filter(user, operation, kind, name)).result(
             _TIMEOUT_SECONDS
         )
@@ -113,7 +113,7 @@ class SecuredBroker:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # It outlives the broker, which is not a message for the terminal.
+        # The client outlives the broker, which it would log as an error.
         return AdminClient({"bootstrap.servers": self.sasl_servers, "log_level": 2, **self.rdkafka()})
 
     def _trust(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         listeners=_listeners(key_store),
         properties={
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            # ANONYMOUS is the broker itself on its own plaintext listeners, and the clients of the TLS listener.
+            # ANONYMOUS is the broker itself on its plaintext listeners, and clients of the TLS listener.
             "super.users": "User:admin;User:ANONYMOUS",
         },
         format_arguments=_scram_users(),
@@ -171,7 +171,7 @@ def _scram_users() -> list[str]:
 
 
 def make_certificate(folder: Path, address: str = "127.0.0.1") -> tuple[Path, Path]:
-    """A self-signed certificate for an address: the file that clients trust, and the broker's, with the key."""
+    """A self-signed certificate for an address: the clients' trust file, and the broker's file with the key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)

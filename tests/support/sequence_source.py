@@ -31,7 +31,7 @@ _IDLE_SECONDS = 0.01
 
 @dataclass
 class Seen:
-    """What the tasks of one connector saw, and what a test wants them to do."""
+    """The calls that the tasks of one connector got, and a test's instructions to them."""
 
     polls: int = 0
     starts: int = 0
@@ -57,7 +57,7 @@ SEEN: defaultdict[str, Seen] = defaultdict(Seen)
 
 
 def _failure(config: Mapping[str, str], name: str) -> RetriableError | None:
-    """What to fail with while there is the file that a property names."""
+    """The error to raise while the file named by a property exists."""
     with suppress(FileNotFoundError):
         return RetriableError(f"the source is away{Path(config.get(name, '/no/such/file')).read_text()}")
     return None
@@ -88,7 +88,7 @@ class SequenceConnector(SourceConnector):
         self._stopping.set()
 
     def _watch(self, tasks: int) -> None:
-        """Have tasks configured anew when the file that says how many says something else."""
+        """Request a task reconfiguration when the number in the file changes."""
         while not self._stopping.wait(_IDLE_SECONDS):
             if tasks != (tasks := self._wanted_tasks()):
                 self.context.request_task_reconfiguration()
@@ -97,6 +97,8 @@ class SequenceConnector(SourceConnector):
         return int(Path(self._config["tasks.in.file"]).read_text())
 
     def task_class(self) -> type[SourceTask]:
+        if failure := _failure(self.context.configs(), "task.class.fails.while.exists"):
+            raise failure
         return SequenceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
@@ -105,7 +107,9 @@ class SequenceConnector(SourceConnector):
         tasks = self._wanted_tasks() if "tasks.in.file" in self._config else max_tasks
         return [{**self._config, "task.id": str(number)} for number in range(tasks)]
 
-    def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport:  # noqa: ARG002 - the API's
+    def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        if failure := _failure(config, "support.fails.while.exists"):
+            raise failure
         return ExactlyOnceSupport.SUPPORTED
 
     def can_define_transaction_boundaries(

@@ -23,9 +23,9 @@ from fencepost.embedded.java import find_java
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# JVMs of Spark that live for seconds: the better compiler and the collector of large heaps cost twice what they gain.
+# These JVMs live for seconds: the optimizing compiler and the collector for large heaps cost twice what they gain.
 _SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# Without these the JVM warns of an archive that it cannot use.
+# Without these options the JVM warns of an archive that it cannot use.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -39,7 +39,7 @@ def java_options() -> str:
 
 
 def _archives() -> list[Path]:
-    """The JVM's own archive, which it uses alone while there is no other, and that of Spark; none without a Java."""
+    """The JVM's own archive, which is used alone if there is no other, and Spark's; empty without Java."""
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         return []
@@ -49,12 +49,12 @@ def _archives() -> list[Path]:
         return []
     jars = Path(pyspark.origin).parent / "jars"
     digest = hashlib.sha256(f"{java.home} {java.version} {jars} {jars.stat().st_mtime_ns}".encode()).hexdigest()[:12]
-    # In the virtual environment, whose jars it is for.
+    # The archive is in the virtual environment, to whose jars it belongs.
     return [java.home / "lib" / "server" / "classes.jsa", Path(sys.prefix) / f"spark-classes-{digest}.jsa"]
 
 
 def _write(archive: Path) -> None:
-    """Run what most tests run, a query with Python workers; the JVM writes the classes of that when it ends."""
+    """Run a typical query with Python workers; when the JVM ends, it writes the loaded classes."""
     from fencepost.engine.engine import SparkEngine  # noqa: PLC0415 - takes a second, and this process alone needs it
 
     staged = archive.with_suffix(f".{os.getpid()}")
@@ -73,7 +73,7 @@ def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def main() -> None:
-    """Write the archive, unless it is there, or another process writes it."""
+    """Write the archive, unless it exists or another process is writing it."""
     archives = _archives()
     if not archives:
         return

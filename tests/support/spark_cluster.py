@@ -24,7 +24,7 @@ _PATIENCE = 180.0
 
 @dataclass(frozen=True)
 class SparkCluster:
-    """A running cluster. `settings` are those of a session that uses it."""
+    """A running cluster. `settings` are for a session that uses it."""
 
     master: str
     workers: list[Process]
@@ -37,7 +37,7 @@ class SparkCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "480m",
-            # No job begins before all executors are there: each of them gets a part.
+            # Jobs wait until all executors have registered, so that each gets a task.
             "spark.cores.max": str(len(self.workers)),
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.executor.defaultJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],

@@ -1,4 +1,4 @@
-"""Drivers of Spark queries in processes of their own, which tests kill, and what must be in Kafka at the end."""
+"""Drivers of Spark queries in separate processes, which tests kill, and the check of the topic at the end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.topics import Topics, unique
 
 PATIENCE = 1_200
 
-# More than the driver writes itself. Each half has several times 64 KiB, by which rows pass from process to process.
+# More rows than the driver writes itself. Each half is several times 64 KiB, the size of blocks between processes.
 _ROWS = 1_200
 _PADDING = "x" * 1_000
 MODES = ["query", "runs", "format query", "format runs"]
 
 
 class Drivers:
-    """Drivers of one query, one after the other, or at once. `mode` is how they write, as spark_sink_app has it."""
+    """Drivers of one query, one after the other or concurrently. `mode` is a mode of spark_sink_app."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, chance: random.Random, *, mode: str = "query") -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -35,7 +35,7 @@ class Drivers:
         self._mode = mode
 
     def add(self, *, wait: bool = False) -> None:
-        """Add a micro-batch; one that waits in the middle."""
+        """Add a micro-batch whose task waits half-way."""
         rows = [f"{self.files}-{number}-{_PADDING}" for number in range(_ROWS)]
         if wait:
             rows[_ROWS // 2] = WAIT
@@ -50,7 +50,7 @@ class Drivers:
         return Process(command, self.folder / f"run-{self._started}.log")
 
     def finish(self) -> None:
-        """Run to the end, undisturbed, and count."""
+        """Run a driver to the end without faults, and check the topic."""
         with self.start() as driver:
             assert driver.wait(PATIENCE) == 0, driver.output
         self.check()
@@ -61,11 +61,11 @@ class Drivers:
         assert_exactly_once(found, self.expected)
 
     def go_on(self) -> None:
-        """Let batches that wait go on, also those that are run again."""
+        """Let waiting batches go on, also repeated ones."""
         (self.folder / "go").touch()
 
     def is_mid_write(self) -> bool:
-        """Whether a batch waits in the middle, with some of its records in Kafka and not committed."""
+        """Whether a batch waits half-way, with some uncommitted records in Kafka."""
         if not (self.folder / "waiting").exists():
             return False
         visible, all_of_it = (

@@ -1,4 +1,4 @@
-"""What tests of format("fencepost") share: rows, writes, and how to wait for a write."""
+"""Helpers for tests of format("fencepost"): rows, writes, and a way to wait for a write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.processes import wait_for
 
 COUNT = 40_000
 PATIENCE = 500.0
-"""The seconds in which Spark runs a task again, on a busy machine."""
+"""How many seconds Spark may take to retry a task on a busy machine."""
 
 
 def values(spark: SparkSession, partitions: int, count: int = COUNT) -> DataFrame:
@@ -35,7 +35,7 @@ def numbers(servers: str, topic: str) -> list[int]:
 
 @contextmanager
 def waits_until_written(servers: str, topic: str, file: Path) -> Iterator[Callable[[], None]]:
-    """Gives a function with which a Python worker waits until brokers have records of the open transaction."""
+    """Gives a function with which a Python worker waits until the topic has records of the open transaction."""
     ended = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Drivers that are killed one after the other, each with several sinks at a step of their own, and what is in Kafka then."""
+"""Drivers that are killed one after the other, each with several sinks at different steps, and checks of the topics."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MANY = 1_200
 """More rows than the driver writes itself."""
 
 _PADDING = "x" * 1_000
-"""With it each half of many rows has several times 64 KiB, by which rows pass from process to process."""
+"""Padding that makes each half of many rows several times 64 KiB, the size of blocks between processes."""
 
 _PARTITION = 0
-"""Where the progress of all sinks is."""
+"""The partition with the progress of all sinks."""
 
 _COMMITTED = (FailPoint.AFTER_END_TXN_SENT, FailPoint.BEFORE_CALLBACKS)
 
 
 @dataclass
 class _Sink:
-    """A sink with its topic, in a folder. The driver writes some batches of a `small` one itself."""
+    """A sink with its topic and folder. The driver itself writes some batches of a `small` sink."""
 
     mode: str
     topic: str
@@ -60,18 +60,18 @@ class _Sink:
         self.batches.append(set(rows))
 
     def check(self, servers: str, committed: int) -> None:
-        """Fail unless the topic has all rows of so many batches once, and nothing else."""
+        """Fail unless the topic has exactly the rows of this many batches, once."""
         found = self._count(servers)
         assert found == committed, f"{self.mode} {self.topic}: {found} batches are in Kafka and not {committed}"
         self.committed = committed
 
     def is_stable(self, servers: str) -> bool:
-        """Whether no transaction is open."""
+        """Whether the topic has no open transaction."""
         written, stable = log_ends(servers, self.topic)
         return written == stable
 
     def _count(self, servers: str) -> int:
-        """The number of batches in the topic, each of which must be there as a whole, in their order."""
+        """The number of batches in the topic, each of which must be complete and in order."""
         rows = Counter((value or b"").decode() for value in values(read_topic(servers, self.topic)))
         doubled = [row[:40] for row, times in rows.items() if times > 1]
         assert not doubled, f"{self.mode} {self.topic}: {len(doubled)} rows more than once: {doubled[:5]}"
@@ -84,10 +84,10 @@ class _Sink:
 
 
 class KilledDrivers:
-    """One driver after the other, with as many sinks of each mode as there are `points`: at each of them one is killed.
+    """One driver after the other, with as many sinks of each mode as there are `points`: one is killed at each point.
 
-    A sink whose batch was killed is written by the next driver, and most of them in one batch more before they are killed
-    again. The others are killed again in the batch that is repeated.
+    The next driver writes the killed batch of each sink; most sinks then have one more batch written before they are
+    killed again. The others are killed again in the repeated batch.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class KilledDrivers:
         self._sinks = [sink for mode in modes for sink in self._new_sinks(mode, storage=unique("sinks"))]
 
     def _new_sinks(self, mode: str, *, storage: str) -> Iterator[_Sink]:
-        """As many sinks as there are points. Their progress is in one partition, with the open records of killed ones."""
+        """As many sinks as there are points. Their progress, and open records of killed sinks, are in one partition."""
         topics = Topics(self._servers)
         for number in range(len(self._points)):
             name = next(n for n in iter(partial(unique, "killed"), "") if progress_partition(SinkKey(n)) == _PARTITION)
@@ -112,24 +112,24 @@ class KilledDrivers:
             yield _Sink(mode, name, storage, self._folder / name, small=number > 4)
 
     def kill(self) -> None:
-        """Run a driver until each sink is at a step, another one than the others of its mode, and check what is there."""
+        """Run a driver until each sink is at a step, a different one for each sink of a mode, and check the topics."""
         visits = [(sink, self._visit(sink, point)) for sink, point in self._pairs()]
         self._chance.shuffle(visits)
         with self._start([visit for _, visit in visits], stops=True) as driver:
             code = driver.wait(2 * PATIENCE)
         assert code == -signal.SIGKILL, f"not killed: {code}\n{driver.output[-3000:]}"
         for sink, visit in visits:
-            # What waits in the middle may outlive its driver for a moment.
+            # A task that waits half-way may outlive its driver for a moment.
             (sink.folder / f"go {visit.files - 1}").touch()
             before = visit.files - 1 if visit.recovers else sink.committed
             if visit.point in _COMMITTED:
-                # The broker may still have the last request to read.
+                # The broker may not have read the driver's last request yet.
                 wait_for(partial(sink.is_stable, self._servers), what=f"{visit} has no open transaction")
             sink.check(self._servers, before + (visit.point in _COMMITTED))
         self.kills += len(visits)
 
     def finish(self) -> None:
-        """Run to the end, undisturbed, and check that all is there."""
+        """Run a driver to the end without faults, and check the topics."""
         visits = [self._of(sink) for sink in self._sinks]
         with self._start(visits, stops=False) as driver:
             assert driver.wait(2 * PATIENCE) == 0, driver.output[-3000:]
@@ -137,7 +137,7 @@ class KilledDrivers:
             sink.check(self._servers, len(sink.batches))
 
     def _pairs(self) -> list[tuple[_Sink, str]]:
-        """Each sink with a point, for each mode all points. A small batch may be read before it is written."""
+        """A point for each sink; each mode has all points. A small batch may be read before it is written."""
         pairs = []
         for mode in dict.fromkeys(sink.mode for sink in self._sinks):
             sinks = [sink for sink in self._sinks if sink.mode == mode]
@@ -154,7 +154,7 @@ class KilledDrivers:
         return self._of(sink, point, recovers=point == MID_WRITE or self._chance.random() < 2 / 3)
 
     def _of(self, sink: _Sink, point: str | None = None, *, recovers: bool = True) -> Visit:
-        # The last run that is in Kafka is written again. The killed one, which comes after it, may have left an open record.
+        # The last committed run is written again. The killed run after it may have left an open record.
         first = max(0, sink.committed - 1)
         return Visit(sink.mode, sink.topic, sink.storage, str(sink.folder), first, len(sink.batches), point, recovers)
 
@@ -164,7 +164,7 @@ class KilledDrivers:
         plan, orders = self._folder / f"{name}.json", self._folder / f"{name}-orders"
         write_plan(plan, visits)
         orders.mkdir()
-        # Python imports `sitecustomize` of the first folder.
+        # Python imports the `sitecustomize` of the first folder that has one.
         folders = [str(Path(__file__).parent / "forked_steps"), os.environ.get("PYTHONPATH", "")]
         environment = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
         if stops:

@@ -28,9 +28,10 @@ STORAGE_TOPIC = "fencepost-sinks"
 
 @contextmanager
 def users_session(engine: SparkEngine) -> Iterator[SparkSession]:
-    """An engine's session as the one of the calling thread, where Spark looks data sources up. Stops the engine.
+    """Make an engine's session the calling thread's session, where Spark looks up data sources. Stops the engine.
 
-    Spark looks none up by a Python at a path with a space, which it hands to a shell without quotes.
+    Spark cannot look up data sources with a Python at a path with a space, because it passes the path to a shell
+    without quotes.
     """
     with users_thread(engine.session()) as session:
         if " " in sys.executable:
@@ -41,7 +42,7 @@ def users_session(engine: SparkEngine) -> Iterator[SparkSession]:
 
 @contextmanager
 def users_thread(session: SparkSession) -> Iterator[SparkSession]:
-    """A session as the one of the calling thread."""
+    """Make a session the calling thread's session."""
     sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
     sessions.setActiveSession(session._jsparkSession)
     yield session
@@ -50,7 +51,7 @@ def users_thread(session: SparkSession) -> Iterator[SparkSession]:
 
 @dataclass
 class FileQuery:
-    """A query over the text files of `folder / "input"`, one of them a micro-batch, with its checkpoint beside them.
+    """A query over the text files of `folder / "input"`, each a micro-batch; its checkpoint is in `folder`.
 
     It writes by `function`, a function for foreachBatch, or by format("fencepost") with these options.
     """
@@ -72,7 +73,7 @@ class FileQuery:
         staged = self.folder / "staged.txt"
         staged.write_text("".join(f"{value}\n" for value in values))
         number = len(list((self.folder / "input").iterdir()))
-        # Spark takes the files in the order of their times.
+        # Spark takes the files in the order of their modification times.
         os.utime(staged, (_EPOCH + number, _EPOCH + number))
         staged.rename(self.folder / "input" / (name or f"{number:04}.txt"))
 
@@ -87,7 +88,7 @@ class FileQuery:
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
     def run(self) -> None:
-        """Run all that is there. Raises what the function raised, within a StreamingQueryException."""
+        """Run the query over all files. Raises the function's error, within a StreamingQueryException."""
         query = self.start()
         try:
             assert query.awaitTermination(500), "the query did not end"
@@ -95,7 +96,7 @@ class FileQuery:
             query.stop()
 
     def refusal(self) -> str:
-        """Run it, and return the text of the error that ends it."""
+        """Run the query, and return the text of the error that ends it."""
         with pytest.raises(StreamingQueryException) as raised:
             self.run()
         return str(raised.value)
@@ -112,13 +113,13 @@ class FileQuery:
         return copy
 
     def restore(self, copy: Path) -> None:
-        """Put a copy in the checkpoint's place."""
+        """Restore a copy of the checkpoint."""
         shutil.rmtree(self.checkpoint)
         shutil.copytree(copy, self.checkpoint)
 
 
 def progress_of(bootstrap_servers: str, sink: str, topic: str = STORAGE_TOPIC) -> list[dict[str, Any]]:
-    """All committed progress of a sink's batches."""
+    """All committed progress records of a sink."""
     records = read_topic(bootstrap_servers, topic)
     return [json.loads(r.value or b"") for r in records if json.loads(r.key or b"") == {"sink": sink}]
 
@@ -129,7 +130,7 @@ def texts(bootstrap_servers: str, topic: str) -> list[str]:
 
 
 def functions(*several: ExactlyOnce) -> Callable[[DataFrame, int], None]:
-    """One function for foreachBatch that calls several."""
+    """One function for foreachBatch that calls several functions."""
 
     def call(frame: DataFrame, batch: int) -> None:
         for function in several:

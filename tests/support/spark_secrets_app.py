@@ -22,7 +22,7 @@ _ANSWERS = ["sql?details=true&planDescription=true", "jobs", "stages?details=tru
 
 
 def main() -> None:
-    """Write in each way."""
+    """Write in each of the ways."""
     folder = Path(sys.argv[1])
     options = json.loads((folder / "options.json").read_text())
     (folder / "events").mkdir()
@@ -33,7 +33,7 @@ def main() -> None:
         "spark.eventLog.dir": str(folder / "events"),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
-        # Plans have all options that Spark shows at all.
+        # Plans show all options that Spark shows anywhere.
         "spark.sql.ui.explainMode": "extended",
     }
     with users_session(SparkEngine(settings)) as session:
@@ -56,7 +56,7 @@ def by_format(rows: DataFrame, options: dict[str, str]) -> None:
 
 
 def keep_pages(session: SparkSession, file: Path) -> None:
-    """Keep what Spark's UI shows, and its REST API."""
+    """Save the pages of Spark's UI and its REST API."""
     context = session.sparkContext
     answers = [f"api/v1/applications/{context.applicationId}/{name}" for name in _ANSWERS]
     texts = []

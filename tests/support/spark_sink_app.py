@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 class Waiting:
-    """Holds up the task that reads a row that begins with WAIT."""
+    """Makes the task that reads a row with the prefix WAIT wait."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def make_query(query: FileQuery) -> FileQuery:
-    """The same as a stateful query, of which Spark checks that a repeated batch is executed, with a step that waits."""
+    """The same as a stateful query, for which Spark checks that a repeated batch is executed, with a waiting step."""
     waiting = Waiting(str(query.folder))
 
     def shape(frame: DataFrame) -> DataFrame:
@@ -77,7 +77,7 @@ def make_query(query: FileQuery) -> FileQuery:
 
 def _run_query(query: FileQuery, files: int) -> Exception | None:
     running = make_query(query).start(available_now=False)
-    # Another driver may write to the checkpoint, so only what this one has done counts.
+    # Another driver may write to the checkpoint, so only this driver's own batches count.
     while running.isActive and (running.lastProgress is None or running.lastProgress["batchId"] < files - 1):
         time.sleep(0.05)
     failure = running.exception()

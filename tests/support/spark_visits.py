@@ -50,7 +50,7 @@ _PATIENCE = 1_800.0
 _AT_ONCE = 8
 _END = object()
 _SETTINGS = {
-    # Batches in the middle of their writes keep a task each.
+    # Each batch that waits half-way occupies a task.
     "spark.master": "local[8]",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
@@ -59,10 +59,10 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Visit:
-    """One sink in the life of a driver: it has files `first` to `files - 1` to write, each a batch.
+    """One sink in one driver: it has files `first` to `files - 1` to write, each a batch.
 
     The last file is released from the folder `next`. If the visit `recovers`, that happens when the files before it are
-    written, and the batch of the last file comes to `point`; else the first batch that was not written does.
+    written, and the batch of the last file reaches `point`; otherwise the first batch that was not written does.
     """
 
     mode: str
@@ -81,7 +81,7 @@ class Visit:
 
 
 def progress_partition(key: SinkKey) -> int:
-    """Where the progress of a sink, or of a run of it, is."""
+    """The partition with the progress of a sink, or of a run."""
     return int(partition_for_keys(pa.array([key.encoded]), PARTITIONS)[0])
 
 
@@ -91,7 +91,7 @@ def write_plan(file: Path, visits: list[Visit]) -> None:
 
 
 class _Writing(Protocol):
-    """What writes a sink, from `start` on."""
+    """Writes a sink from `start` on."""
 
     def start(self) -> None: ...
 
@@ -120,7 +120,7 @@ class _Stream:
 
 
 class _Runs:
-    """Writes each file as a run when it is there. All runs have their progress in the sink's partition."""
+    """Writes each file as a run once it exists. All runs have their progress in the sink's partition."""
 
     def __init__(self, session: SparkSession, visit: Visit, options: dict[str, str]) -> None:
         self._session = session
@@ -174,14 +174,14 @@ def _writing(session: SparkSession, visit: Visit, servers: str) -> _Writing:
 
 @dataclass
 class _Visiting:
-    """A visit under way."""
+    """A visit in progress."""
 
     visit: Visit
     writing: _Writing
     servers: str
 
     def steps(self) -> Iterator[None]:
-        """Do the visit, and return when the sink is at its step; each `next` looks once at what it waits for."""
+        """Do the visit, and return when the sink is at its step; each `next` checks a condition once."""
         visit, writing = self.visit, self.writing
         if visit.recovers:
             writing.start()
@@ -223,7 +223,7 @@ class _Visiting:
 
 
 def _say(text: str) -> None:
-    """Tell the log."""
+    """Write to the log."""
     print(text, flush=True)  # noqa: T201 - the output is the log
 
 

@@ -1,4 +1,4 @@
-"""Standalone workers in the test's own process, and what of them fences former tasks."""
+"""Standalone workers in the test's own process, and the part of them that fences earlier tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URL = "http://127.0.0.1:1"
 
 
 def standalone_properties(bootstrap_servers: str, group: str) -> dict[str, str]:
-    """The properties of a standalone worker with topics of its own."""
+    """The properties of a standalone worker with its own topics."""
     converter = "org.apache.kafka.connect.storage.StringConverter"
     return {
         "bootstrap.servers": bootstrap_servers,
@@ -35,11 +35,11 @@ def standalone_properties(bootstrap_servers: str, group: str) -> dict[str, str]:
 
 
 class ConnectorsFailed(Exception):  # noqa: N818 - it says what happened, and is not an error of the test
-    """What a run ended with."""
+    """The errors with which a run ended."""
 
 
 class StandaloneWorker:
-    """A standalone herder without a REST API, on an event loop of its own."""
+    """A standalone herder without a REST API, on its own event loop."""
 
     def __init__(self, config: WorkerConfig, *connectors: Mapping[str, str], once: bool = False) -> None:
         self._config = config
@@ -49,7 +49,7 @@ class StandaloneWorker:
         self._stopped: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def stop(self) -> None:
-        """Have `run` stop everything and return. Any thread may call it."""
+        """Make `run` stop everything and return. Any thread may call this."""
         self._stopping.set()
         if self._stopped is not None:
             loop, stopped = self._stopped
@@ -57,7 +57,10 @@ class StandaloneWorker:
                 loop.call_soon_threadsafe(stopped.set)
 
     def run(self) -> None:
-        """Run until it is stopped or nothing is left to do. Raises ConnectorsFailed, and what prevents a start."""
+        """Run until the worker is stopped or has nothing left to do.
+
+        Raises ConnectorsFailed, and errors of the start.
+        """
         asyncio.run(self._run())
 
     async def _run(self) -> None:
@@ -79,7 +82,7 @@ class StandaloneWorker:
 
 @contextmanager
 def running(worker: StandaloneWorker) -> Iterator[list[Exception]]:
-    """Run a worker on a thread; stop it at the end. Gives the list that its failure will be in."""
+    """Run a worker on a thread, and stop it at the end. Yields the list that its failure will be in."""
     failures: list[Exception] = []
 
     def run() -> None:
@@ -99,7 +102,7 @@ def running(worker: StandaloneWorker) -> Iterator[list[Exception]]:
 
 
 class FencingProcess:
-    """What of a standalone worker fences former tasks; it is used with `async with`."""
+    """The part of a standalone worker that fences earlier tasks; used with `async with`."""
 
     def __init__(self, config: WorkerConfig) -> None:
         loop = asyncio.get_running_loop()
@@ -117,12 +120,12 @@ class FencingProcess:
         await self.parts.run(self.parts.task_counts.close)
 
     def configure(self, connector: Mapping[str, str], tasks: int) -> None:
-        """Give a connector so many new tasks."""
+        """Give a connector this many new tasks."""
         name = connector["name"]
         self.parts.configs.load(name, connector)
         self.parts.configs.put_task_configs(name, [connector] * tasks)
 
     async def advance(self, connector: Mapping[str, str], tasks: int) -> None:
-        """Give a connector so many new tasks, and have the former ones fenced."""
+        """Give a connector this many new tasks, and fence its earlier tasks."""
         self.configure(connector, tasks)
         await self.fencing.lead(connector["name"])

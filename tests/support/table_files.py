@@ -1,4 +1,4 @@
-"""Writes Parquet, ORC and Avro files of several groups of rows."""
+"""Writes Parquet, ORC and Avro files with several row groups, stripes or blocks."""
 
 from __future__ import annotations
 

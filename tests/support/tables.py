@@ -1,4 +1,4 @@
-"""Tables of records for hypothesis: plain rows beside the same rows as Arrow columns of all kinds."""
+"""Tables of records for hypothesis: plain rows, and the same rows as Arrow columns of all kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fencepost.kafka.records.columns import Records, normalize
 
-# Lengths at which a varint grows by a byte or a binary view ceases to be inline.
+# Lengths at which a varint gets another byte, or a binary view is no longer inline.
 _EDGES = (12, 13, 63, 64, 8191, 8192)
 
 _BYTES = st.binary(max_size=20) | st.builds(
@@ -19,12 +19,12 @@ _BYTES = st.binary(max_size=20) | st.builds(
 _TEXT = st.text(max_size=20)
 _BYTES_TYPES = (pa.binary(), pa.large_binary(), pa.binary_view())
 _TEXT_TYPES = (pa.string(), pa.large_string(), pa.string_view())
-# confluent-kafka cuts the name of a header that it reads at a NUL.
+# confluent-kafka cuts a header's name at a NUL when it reads it.
 _NAME = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 _HEADER = st.tuples(_NAME, st.none() | _BYTES)
 _HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
-# The difference of two times fits into 64 bits, as deltas in a record batch must.
+# The difference of any two timestamps fits into 64 bits, like deltas in a record batch.
 TIMESTAMPS = st.integers(-(2**62), 2**62 - 1) | st.integers(1_700_000_000_000, 1_700_000_100_000)
 
 
@@ -42,7 +42,7 @@ class Table:
     records: Records
 
     def __repr__(self) -> str:
-        # Hypothesis warns about examples that nobody could read.
+        # Hypothesis warns about examples that cannot be printed.
         return f"Table({repr(self.rows)[:2_000]})"
 
 
@@ -89,7 +89,7 @@ def _columns(draw: st.DrawFn, elements: st.SearchStrategy[Any], kind: pa.DataTyp
 
 
 def _cut(draw: st.DrawFn, plain: list[Any], kind: pa.DataType) -> Any:
-    """The column as it is, as a slice out of the middle of a longer one, or in chunks."""
+    """The column as a whole array, as a slice out of the middle of a longer one, or in chunks."""
     form = draw(st.sampled_from(["whole", "slice", "chunks"]))
     if form == "whole":
         return pa.array(plain, kind)

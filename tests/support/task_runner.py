@@ -18,7 +18,7 @@ from tests.support.topics import unique
 
 
 class States:
-    """Keeps the states that tasks and connectors report, as the listener of both."""
+    """A listener that keeps the states which tasks and connectors report."""
 
     def __init__(self) -> None:
         self.of_tasks: list[tuple[ConnectorTaskId, State, Exception | None]] = []
@@ -37,7 +37,7 @@ class States:
 
 
 class TaskRunner:
-    """A worker with an offsets topic of its own, and tasks of SequenceConnectors on it."""
+    """A worker with its own offsets topic, and tasks of SequenceConnectors on it."""
 
     def __init__(
         self, bootstrap_servers: str, worker_properties: Mapping[str, str] | None = None, *, group: str | None = None
@@ -77,7 +77,7 @@ class TaskRunner:
     def task(
         self, name: str, topic: str, config: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[WorkerSourceTask, Seen]:
-        """A task of a SequenceConnector, not started, and what it will see."""
+        """A new task of a SequenceConnector, not started, and the record of its calls."""
         checked = self.worker.checked(sequence_source.properties(name, topic, config))
         connector = self.worker.new_connector(checked, self.states)
         connector.start()
@@ -100,14 +100,14 @@ class TaskRunner:
     def started(
         self, name: str, topic: str, config: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[WorkerSourceTask, Seen]:
-        """A task of a SequenceConnector, started."""
+        """A new task of a SequenceConnector, started, and the record of its calls."""
         task, seen = self.task(name, topic, config, **options)
         task.start()
         return task, seen
 
 
 def stop(task: WorkerSourceTask) -> None:
-    """Stop a task, and wait until it has."""
+    """Stop a task, and wait until it has stopped."""
     task.stop()
     assert task.join(120), f"{task.id} did not stop"
 

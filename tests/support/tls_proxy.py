@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class TlsProxy:
-    """Listens with a context's certificate, and passes on what it decrypts to a port."""
+    """Listens with a context's certificate, and forwards the decrypted bytes to a port."""
 
     def __init__(self, target: int, context: ssl.SSLContext) -> None:
         self.port = free_ports(1)[0]
@@ -63,7 +63,7 @@ class TlsProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # Transports are closed in the loop's next round.
+        # Transports are closed in the loop's next iteration.
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -35,11 +35,11 @@ class Topics:
     ) -> str:
         """Create a topic, wait until it is there, and return its name (a unique one if none is given)."""
         name = name or unique("topic")
-        # librdkafka looks for the controller once, and waits in vain if a broker that has just started names none.
+        # librdkafka looks for the controller only once, and waits in vain if a broker that has just started names none.
         wait_for(lambda: self._admin.list_topics(timeout=_TIMEOUT_SECONDS).controller_id >= 0, what="a controller")
         topic = NewTopic(name, partitions, replication, config=dict(config or {}))
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
-        # The controller answers before each broker knows the topic.
+        # The controller answers before every broker knows the topic.
         wait_for(lambda: self.partitions(name) == partitions)
         return name
 
@@ -52,14 +52,14 @@ class Topics:
         return None if topic is None else len(topic.partitions)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Add partitions, so that there are so many, and wait until they are there."""
+        """Increase the number of partitions to `count`, and wait until they exist."""
         self._admin.create_partitions([NewPartitions(name, partitions)], operation_timeout=_TIMEOUT_SECONDS)[
             name
         ].result(_TIMEOUT_SECONDS)
         wait_for(lambda: self.partitions(name) == partitions, what=f"{partitions} partitions of {name}")
 
     def config(self, name: str) -> dict[str, str]:
-        """All settings of a topic, the defaults too."""
+        """All settings of a topic, including defaults."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         entries = self._admin.describe_configs([resource])[resource].result(_TIMEOUT_SECONDS)
         return {key: entry.value for key, entry in entries.items()}

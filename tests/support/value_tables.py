@@ -1,4 +1,4 @@
-"""Random columns of Parquet, ORC and Avro files, at and beyond the edges of their types, and what they are in Python."""
+"""Random columns of Parquet, ORC and Avro files, at and beyond the limits of their types, with their Python values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.python_values import EXACT, MOST, REFUSED, numbers_of
 
 
 def table_file(chance: random.Random, form: str) -> tuple[str, Sequence[str], Sequence[Any], bytes]:
-    """Return the type of a column, its values as they are stored, what they are in Python or REFUSED, and the file."""
+    """Return a column's type, its stored values, its expected Python values or REFUSED, and the file."""
     count = chance.choice([1, 3])
     kind, storage, expected = chance.choice(_TABLE_KINDS[form])(chance, count)
     if chance.random() < 0.5:
@@ -118,7 +118,7 @@ def _decimal_column(chance: random.Random, count: int) -> Made:
     precision = chance.choice([2, 9, 10, 18, 19, 37, 38, chance.randint(1, MOST)])
     scale = chance.randint(0, precision)
     edge = 10**precision
-    # The writer keeps as many bytes as the precision needs.
+    # The writer stores as many bytes as the precision needs.
     most = (1 << (8 * _bytes_of(precision) - 1)) - 1
     candidates = [edge - 1, 1 - edge, 0, 5, edge, -edge, most, -most, chance.randrange(edge)]
     values = [chance.choice([value for value in candidates if abs(value) <= most]) for _ in range(count)]
@@ -137,7 +137,7 @@ def _orc_decimal_column(chance: random.Random, count: int) -> Made:
     kind, array, wanted = _decimal_column(chance, count)
     precision, _ = numbers_of(kind)
     if precision <= 18:
-        # The writer keeps 64 bits of these.
+        # The writer stores only 64 bits for such a precision.
         inside = [n for n, value in enumerate(wanted) if value is not REFUSED]
         array, wanted = array.take(pa.array(inside, pa.int64())), [wanted[n] for n in inside]
         if not inside:

@@ -1,4 +1,4 @@
-"""Workers of a group as real processes, and a client of their REST API."""
+"""Workers of a group as separate processes, and a client of their REST API."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from tests.support.topics import unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
-# Workers that find no Java do not start Spark: what these tests run does not need it, and it would take most of the
-# machine from what they are about.
+# Workers that find no Java do not start Spark: these tests do not need it, and it would take most of the machine.
 NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
 
 
@@ -36,12 +35,12 @@ class Answer:
 
 
 def signed(method: str, path: str, body: bytes, key: bytes) -> dict[str, str]:
-    """The headers with which a worker of fencepost signs a request to another."""
+    """The headers with which a fencepost worker signs a request to another worker."""
     return signed_headers(method, path, body, key, now_ms=time.time_ns() // 1_000_000)
 
 
 class WorkerApi:
-    """Requests to a worker, wherever it runs."""
+    """Requests to a worker, in whichever process it runs."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -62,7 +61,7 @@ class WorkerApi:
         return answer.body if answer.status == 200 else None
 
     def text(self, path: str, headers: Mapping[str, str] | None = None) -> str:
-        """The body of a GET as it is."""
+        """The body of a GET as text."""
         with contextlib.closing(self._connection()) as connection:
             connection.request("GET", path, headers=headers or {})
             return connection.getresponse().read().decode()
@@ -73,20 +72,20 @@ class WorkerApi:
         return next((float(line.removeprefix(name)) for line in lines if line.startswith(f"{name} ")), None)
 
     def send(self, request: Request) -> tuple[int, bytes]:
-        """Send a request as it is, and return the status and the body of the answer."""
+        """Send a request unchanged, and return the status and the body of the answer."""
         with contextlib.closing(self._connection()) as connection:
             connection.request(request.method, request.path, request.body, request.headers)
             response = connection.getresponse()
             return response.status, response.read()
 
     def healthy(self) -> bool:
-        # Java's worker has an answer in HTML before it is up.
+        # Java's worker answers in HTML before it has started.
         with contextlib.suppress(OSError, json.JSONDecodeError):
             return self.request("GET", "/health").status == 200
         return False
 
     def leads(self) -> bool:
-        """Whether the worker leads its group: it does itself what only the leader may do."""
+        """Whether the worker leads its group: it carries out a request that only the leader may do."""
         return self.request("DELETE", f"/connectors/{unique('missing')}?forward=false").status == 404
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -94,7 +93,7 @@ class WorkerApi:
         return http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
 
     def states(self, connector: str) -> list[str]:
-        """The states of a connector and of its tasks, in order; none while nobody has reported."""
+        """The states of a connector and of its tasks, in order; empty until they are reported."""
         status = self.get(f"/connectors/{connector}/status")
         return [] if status is None else [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
 
@@ -141,14 +140,14 @@ class Group:
         }
 
     def config_records(self) -> list[tuple[str, bytes]]:
-        """The keys and values of the config topic, in order and without what was deleted."""
+        """The keys and values of the config topic, in order, without deleted ones."""
         records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-configs")
         return [((record.key or b"").decode(), record.value) for record in records if record.value is not None]
 
     def connector_records(self, name: str) -> list[tuple[str, Any]]:
-        """The keys and values of the records about a connector `c` and its first two tasks, in order.
+        """The keys and values of records about a connector `c` and its first two tasks, in order.
 
-        A configuration is None, as is what was deleted.
+        A configuration is shown as None, and so is a tombstone.
         """
         records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-configs")
         decoded = [
@@ -159,19 +158,19 @@ class Group:
         return [(key, None if value is None or "properties" in value else value) for key, value in about]
 
     def connector_states(self, name: str) -> list[str]:
-        """The states that a connector has had, in order, as far as they are stored."""
+        """The stored states of a connector, in order."""
         records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-status")
         key = f"status-connector-{name}".encode()
         return [json.loads(record.value)["state"] for record in records if record.key == key and record.value]
 
     def status_keys(self, name: str) -> set[bytes]:
-        """The keys of the statuses that are stored about a connector and its tasks."""
+        """The keys of the stored statuses of a connector and its tasks."""
         records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-status")
         latest = {record.key or b"": record.value for record in records}
         return {key for key, value in latest.items() if value and name.encode() in key}
 
     def internal(self, worker: WorkerApi, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request as workers of the group send them to each other: signed with the session key."""
+        """Send a request as workers of a group send it to each other: signed with the session key."""
         content = b"" if body is None else json.dumps(body).encode()
         return worker.request(method, path, body, signed(method, path, content, self.session_key()))
 
@@ -181,7 +180,7 @@ class Group:
         return base64.b64decode(key)
 
     def put_task_configs(self, worker: WorkerApi, config: Mapping[str, str], count: int, **changed: str) -> None:
-        """Give a connector other task configurations, by way of the leader, as the worker does that runs it."""
+        """Send other task configurations for a connector to the leader, like the worker that runs it."""
         tasks = [{**config, **changed, "task.id": str(number)} for number in range(count)]
         answer = self.internal(worker, "POST", f"/connectors/{config['name']}/tasks", tasks)
         assert answer.status == 204, answer
@@ -197,7 +196,7 @@ class Group:
 
     @contextlib.contextmanager
     def workers(self, count: int) -> Iterator[list[Worker]]:
-        """Several workers that are in the group, started at once; the one that leads it comes first."""
+        """Start several workers, and wait until they are in the group; the leader comes first."""
         with contextlib.ExitStack() as stack:
             workers = [stack.enter_context(self.starting()) for _ in range(count)]
             for worker in workers:
@@ -215,9 +214,9 @@ class Group:
         environment: Mapping[str, str] | None = None,
         **settings: str,
     ) -> Iterator[Worker]:
-        """A worker that has just been started, at a port of its own unless one is given; unless `forked`, by exec.
+        """Start a worker, at a new port unless one is given; by exec unless `forked`.
 
-        `dies_at` is a fail point, as fencepost.failpoint takes it.
+        `dies_at` is a fail point for fencepost.failpoint.
         """
         port = port or free_ports(1)[0]
         own = {"listeners": f"http://127.0.0.1:{port}"}

@@ -1,4 +1,4 @@
-"""What the tests of producers and writers share."""
+"""Functions for tests of producers and writers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_producer(config: ProducerConfig, transactional_id: str) -> Iterator[Tra
 
 
 def numbered(count: int, *, start: int = 0, size: int = 100) -> list[bytes]:
-    """Values that differ, of `size` bytes each."""
+    """Distinct values of `size` bytes each."""
     return [b"%010d" % number + b"x" * (size - 10) for number in range(start, start + count)]
 
 

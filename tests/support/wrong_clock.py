@@ -1,4 +1,4 @@
-"""A clock of this process that is ahead, for what the producers write."""
+"""A wrong clock in this process, which is ahead, for the timestamps of producers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOURS_AHEAD = 2
 
 
 def put_clock_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the clock of all producers of this process ahead, until `monkeypatch` is undone."""
+    """Set the clock of all producers of this process ahead, until `monkeypatch` is undone."""
     ahead = SimpleNamespace(time=lambda: time.time() + 3600 * HOURS_AHEAD, monotonic=time.monotonic, sleep=time.sleep)
     for module in _MODULES:
         monkeypatch.setattr(f"{module}.time", ahead)

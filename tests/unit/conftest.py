@@ -1,4 +1,4 @@
-"""What all unit tests share."""
+"""Fixtures for all unit tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """The records that a test causes: without those of threads that earlier tests of the process left."""
+    """The log records of the test, without those of threads that earlier tests left behind."""
     others = set(threading.enumerate()) - {threading.current_thread()}
 
     def is_own(_: logging.LogRecord) -> bool:

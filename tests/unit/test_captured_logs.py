@@ -1,4 +1,4 @@
-"""What tests find in `caplog.text` has pytest's format, also after pyspark has logged an error of a query."""
+"""`caplog.text` has pytest's format, also after pyspark has logged a query's error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.logger import PySparkLogger
 
 @pytest.fixture
 def _error_of_a_query() -> Iterator[None]:
-    """The logger as pyspark leaves it behind: pytest adds its handlers to loggers that do not propagate."""
+    """The logger as pyspark leaves it: it does not propagate, and pytest adds its handlers to such loggers."""
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     former, logger.propagate = logger.propagate, False
     yield

@@ -1,4 +1,4 @@
-"""A name of a class is enough to find it."""
+"""The name of a class is unique enough to find it."""
 
 from __future__ import annotations
 

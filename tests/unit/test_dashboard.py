@@ -1,4 +1,4 @@
-"""The dashboard for Grafana asks for metrics and labels that a worker has."""
+"""The Grafana dashboard uses only metrics and labels that a worker has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.runtime.metrics.definitions import MetricType
 _FILE = Path(__file__).parents[2] / "deploy" / "grafana" / "fencepost.json"
 _KNOWN = {metric.name: metric for metric in (*definitions.DEFINITIONS, *group_metrics.DEFINITIONS)}
 _NAME = re.compile(r"\b((?:kafka|fencepost|process)_\w+)(?:\{([^}]*)\})?")
-# Prometheus adds the address of each worker.
+# Prometheus itself adds the worker's address as a label.
 _OF_PROMETHEUS = {"instance", "le"}
 
 

@@ -1,4 +1,4 @@
-"""Docstrings, comments and pages are in plain English: turns of phrase that take a second reading do not come back."""
+"""Docstrings, comments and pages are in plain English: phrases that need a second reading do not come back."""
 
 import ast
 import re

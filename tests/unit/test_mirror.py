@@ -1,7 +1,7 @@
-"""A module has a test where its room is: below tests/unit, tests/broker or tests/cluster.
+"""Each module has a test in the corresponding folder of tests/unit, tests/broker or tests/cluster.
 
-A test of a module is one in the mirrored room, or in the room above, which has the module's name, imports it, or uses one of
-its public names. A module that serves others of its room is tested through them.
+A module's test is in that folder or the one above it, and has the module's name, imports it, or uses one of its public
+names. A module that only other modules of its folder use is tested through them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _WHOLE_WORKERS = "is tested through whole workers, in tests/cluster, tests/broke
 _CONFORMANCE = "is tested by tests/conformance, whose faulty connectors each rule must find"
 _COMMANDS = "is tested by the commands that use it, in their process"
 _THROUGH_THE_TASK = "is tested through the task of its connector, on real files or a real PostgreSQL"
-_REAL_CONNECTORS = "is tested by real Java connectors on whole workers (cluster/test_java_connectors, test_debezium)"
 _THROUGH_THE_QUERY = "is tested through queries of real Spark sessions"
 
 _IN_TRANSFORMS = "is tested beside the transforms, which share a Java with Spark (unit/transforms/test_java_regex)"
@@ -39,7 +38,6 @@ EXCEPTIONS: dict[str, str] = {
             "api/plugin_metrics.py",
             "api/source.py",
             "herder/interface.py",
-            "herder/work/parts.py",
         ],
         _DECLARATIONS,
     ),
@@ -53,15 +51,6 @@ EXCEPTIONS: dict[str, str] = {
             "kafka/consumer/transaction_markers.py",
         ],
         _COMMANDS,
-    ),
-    **dict.fromkeys(
-        [
-            "java/connector.py",
-            "java/definitions.py",
-            "java/pipeline.py",
-            "java/plugins.py",
-        ],
-        _REAL_CONNECTORS,
     ),
     "config/spark_patterns.py": _IN_TRANSFORMS,
     **dict.fromkeys(
@@ -130,7 +119,7 @@ class _Module:
 
     @property
     def rooms(self) -> tuple[str, ...]:
-        """Where tests of the module may be, below each kind of tests."""
+        """The folders where the module's tests may be, below each kind of tests."""
         parts = self.path.parent.parts
         return tuple("/".join((*place, "")) for place in ((parts, parts[:-1]) if len(parts) > 1 else (parts,)))
 
@@ -162,7 +151,10 @@ def _public(tree: ast.Module) -> Iterator[str]:
 
 
 def _imported(text: str) -> Iterator[str]:
-    """The modules that a text imports, and what of them in one line: parsing all tests would take seconds."""
+    """The modules that a text imports, and the imported names.
+
+    A regular expression is used, as parsing all tests is slow.
+    """
     for module, names in re.findall(r"^\s*(?:from|import) (fencepost[\w.]*)(?: import (.*))?", text, re.MULTILINE):
         yield module
         yield from (f"{module}.{name}" for name in re.findall(r"\w+", names))
@@ -222,5 +214,5 @@ def test_every_module_has_a_test_where_its_room_is() -> None:
 
 
 def test_exceptions_are_modules_without_a_test() -> None:
-    """The list only shrinks: who adds a test takes its module off."""
+    """The list may only shrink: a module with a new test is removed from it."""
     assert sorted(EXCEPTIONS.keys() - _untested()) == []

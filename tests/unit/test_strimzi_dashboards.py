@@ -42,7 +42,7 @@ _JMX: dict[str, set[str]] = {
     "kafka_connect_task_error_total_record_failures": {"connector", "task"},
     "kafka_connect_connector_task_status": {"connector", "task", "status"},
 }
-"""What the first asks for of which metric: the labels that it joins or groups by."""
+"""The metrics that the first dashboard uses, with the labels that it joins or groups by."""
 
 _REPORTER: dict[str, set[str]] = {
     "kafka_connect_connect_worker_metrics_connector_count": set(),
@@ -57,10 +57,10 @@ _REPORTER: dict[str, set[str]] = {
     "kafka_connect_connector_task_metrics_status_info": {"connector", "task", "status"},
     "process_cpu_seconds_total": set(),
 }
-"""Likewise the second."""
+"""The same for the second dashboard."""
 
 _NOT_THERE = {
-    # Of Kafka's clients a worker counts the bytes that tasks send.
+    # A worker has no Kafka client metrics except the bytes that tasks send.
     "kafka_consumer_connection_count",
     "kafka_producer_connection_count",
     "kafka_admin_client_connection_count",
@@ -69,17 +69,17 @@ _NOT_THERE = {
     "kafka_producer_producer_metrics_connection_count",
     "kafka_admin_client_admin_client_metrics_connection_count",
     "kafka_producer_producer_node_metrics_incoming_byte",
-    # A worker is no JVM.
+    # A worker is not a JVM.
     "jvm_memory_used_bytes",
     "jvm_gc_collection_seconds_sum",
     "jvm_threads_current",
 }
-"""What they ask for besides, and docs/metrics.md says is not there."""
+"""Further metrics in the dashboards, which docs/metrics.md says do not exist."""
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
-    """What a worker with a task answers at /metrics, in both formats of Prometheus."""
+    """A worker's answers at /metrics with one task, in both formats of Prometheus."""
     metrics = WorkerMetrics()
     metrics.add(ConnectorTaskId("orders", 0))
     metrics.add_failed_connector("orders", {"connector.class": "Orders"})
@@ -93,7 +93,7 @@ def answers() -> dict[str, str]:
 
 
 def _samples(text: str, families: Callable[[str], Iterable[Metric]]) -> dict[str, dict[str, str]]:
-    """The labels of a sample of each name."""
+    """The labels of one sample of each metric name."""
     return {sample.name: sample.labels for family in families(text) for sample in family.samples}
 
 

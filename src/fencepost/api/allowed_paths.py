@@ -1,8 +1,8 @@
 """Restricts which files a configuration may name.
 
-The check applies to the file that a path leads to, and links can change between the check and the opening of the file.
-So the path is resolved first, and then the file is opened from the allowed directory on, one directory after the
-other, without following links. The worker's own files are refused wherever they are, see `own_files`.
+The check applies to the file that a path leads to, but links can change between the check and the opening of the file.
+So the path is resolved first. Then the file is opened starting at the allowed directory, one directory after the
+other, without following links. The worker's own files are always refused, see `own_files`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.api.own_files import NO_FILES, OwnFiles, is_at_or_below
 PROPERTY: Final = "fencepost.files.allowed.paths"
 
 _NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
-# Passing through a directory needs no right to list it. O_PATH exists only on Linux.
+# Passing through a directory needs no right to list the directory. O_PATH exists only on Linux.
 _DIRECTORY: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NO_LINK
 # Without O_NONBLOCK, opening a named pipe would block.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
@@ -35,14 +35,17 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True)
 class PathsOfWorker:
-    """What another worker of the group allows: its `directory`, where its relative paths begin, and its `paths`."""
+    """The files that another worker of the group allows: files at or below `paths`, or all files if `paths` is None.
+
+    `directory` is that worker's working directory, where its relative paths begin.
+    """
 
     worker: str
     directory: str
     paths: tuple[str, ...] | None
 
     def check(self, path: str, property_name: str) -> None:
-        """Raise ConfigError unless this worker allows a path, judging by the path's text only."""
+        """Raise ConfigError unless this worker allows a path, judged only by the path's text."""
         asked = os.path.normpath(os.path.join(self.directory, path))  # noqa: PTH118 - on another machine
         relative = not os.path.isabs(path) and self.directory != os.getcwd()  # noqa: PTH109, PTH117 - likewise
         if relative or (self.paths is not None and not any(is_at_or_below(asked, allowed) for allowed in self.paths)):
@@ -64,11 +67,13 @@ class PathsOfWorker:
 
 @dataclass(frozen=True, slots=True)
 class AllowedPaths:
-    """Opens files at or below `paths`, which are absolute, or URLs of objects; None allows all. It can be pickled.
+    """Opens files at or below `paths`, which are absolute paths, or URLs of objects; None allows all.
 
-    `property_name` is the property that set them, and `nothing` describes the allowed files without paths, for
-    messages. `own` are the worker's own files, which are never opened. `others` are further workers that must allow a
-    path.
+    The object can be pickled.
+
+    `property_name` is the property that defines the paths, and `nothing` describes the allowed files if there are no
+    paths; both are for messages. `own` are the worker's own files, which are never opened. `others` are the
+    restrictions of the group's other workers, which must allow a path, too.
     """
 
     paths: tuple[str, ...] | None = None
@@ -79,16 +84,22 @@ class AllowedPaths:
 
     @classmethod
     def of(cls, paths: Iterable[str], property_name: str = PROPERTY, *, own: OwnFiles = NO_FILES) -> AllowedPaths:
-        """Allow these paths and URLs only, without `own`. Relative paths begin at the working directory."""
+        """Allow only these paths and URLs, except for the files in `own`.
+
+        Relative paths begin at the working directory.
+        """
         return cls(tuple(_absolute(path) for path in paths if path), property_name, own=own)
 
     @property
     def restricted(self) -> bool:
-        """Whether there are paths that are not allowed."""
+        """Whether some paths are not allowed."""
         return self.paths is not None
 
     def check(self, path: str) -> None:
-        """Raise ConfigError unless a path, with links resolved, leads to an allowed place. The file need not exist."""
+        """Raise ConfigError unless a path, with links resolved, is at or below an allowed path.
+
+        The file need not exist.
+        """
         check_path(path)
         if self.paths is not None:
             self._place(path, self.paths)
@@ -98,7 +109,7 @@ class AllowedPaths:
             self.own.check(path, os.stat(path))  # noqa: PTH116 - called often
 
     def check_url(self, url: str) -> None:
-        """Raise ConfigError unless the URL of an object, or a pattern of them, is at or below an allowed URL."""
+        """Raise ConfigError unless the URL of an object, or a pattern of URLs, is at or below an allowed URL."""
         if self.paths is not None and not _has_url(self.paths, url):
             raise ConfigError(
                 f"{url} may not be read: it is not in what the property {self.property_name} allows "
@@ -109,10 +120,10 @@ class AllowedPaths:
             worker.check_url(url, self.property_name)
 
     def allows_files_of(self, directory: str, inodes: AbstractSet[int]) -> bool:
-        """Return whether regular files directly in a directory may all be read; if not, each must be checked.
+        """Return whether all regular files directly in a directory may be read. If not, each file must be checked.
 
-        They have `inodes` and are not links: so they are within the directory, and only the worker's own files are
-        refused.
+        `inodes` are the inodes of these files, which are not links. Regular files are in the directory itself, so only
+        the worker's own files among them must be refused.
         """
         try:
             self.check(directory or os.curdir)
@@ -122,7 +133,7 @@ class AllowedPaths:
         return not any(own_device == device and inode in inodes for own_device, inode in self.own.found().identities)
 
     def open(self, path: str) -> FileIO:
-        """Open a file for reading. Raises ConfigError if that is not allowed, and OSError as `open` does."""
+        """Open a file for reading. Raises ConfigError if the file is not allowed, and OSError as `open` does."""
         return FileIO(path, opener=lambda _path, flags: self._descriptor(path, flags))
 
     def _descriptor(self, path: str, flags: int) -> int:
@@ -139,7 +150,10 @@ class AllowedPaths:
         return descriptor
 
     def _below(self, path: str, allowed: tuple[str, ...]) -> tuple[int, str]:
-        """Open a file, and return its path without links. Most paths have none: then nothing needs to be resolved."""
+        """Open a file. Return its descriptor, and its path without links.
+
+        Most paths contain no links, so the path is resolved only if it cannot be opened as it is.
+        """
         for root in allowed if path == os.path.normpath(path) else ():
             if is_at_or_below(path, root):
                 try:
@@ -150,8 +164,9 @@ class AllowedPaths:
         return _opened(*self._place(path, allowed))
 
     def _place(self, path: str, allowed: tuple[str, ...]) -> tuple[str, list[str]]:
-        """Return the allowed directory or file that contains a path, and the components from there."""
-        # Unlike Path.resolve, it leaves loops of links to the opening, which fails.
+        """Return the allowed directory or file that contains a path, and the path's components after it."""
+        # Path.resolve is not used, because it may raise an error for a loop of links. With realpath, opening the file
+        # reports the loop.
         target = os.path.realpath(path)
         for root in (os.path.realpath(path) for path in allowed if _URL.match(path) is None):
             if is_at_or_below(target, root):
@@ -168,7 +183,7 @@ def _absolute(path: str) -> str:
 
 
 def _has_url(allowed: Iterable[str], url: str) -> bool:
-    # Some stores take .. for the directory above. hdfs:/// is one name node, hdfs:// is all of them.
+    # Some stores treat .. as the directory above. hdfs:/// is one name node; hdfs:// stands for all name nodes.
     return ".." not in url.split("/") and any(
         url == root or url.startswith(root if root.endswith("/") else f"{root}/") for root in allowed
     )

@@ -1,4 +1,4 @@
-"""Objects that the end of a `with` block closes."""
+"""Objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Has a `close`, which the end of a `with` block calls."""
+    """Has a method `close`, which is called at the end of a `with` block."""
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from fencepost.api.errors import ConfigError
 
 Validator = Callable[[str, Any], None]
-"""Takes a property's name and its parsed value; raises ConfigError if the value is invalid."""
+"""Called with a property's name and its parsed value; raises ConfigError if the value is invalid."""
 
 
 class _NoDefault:
@@ -58,7 +58,7 @@ class PropertyWidth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """The definition of one property. `default` is `ConfigDef.NO_DEFAULT` for a required one."""
+    """The definition of one property. `default` is `ConfigDef.NO_DEFAULT` for a required property."""
 
     name: str
     type: PropertyType
@@ -74,7 +74,7 @@ class ConfigKey:
 
     @property
     def required(self) -> bool:
-        """Whether a configuration must give this property."""
+        """Whether each configuration must contain this property."""
         return self.default is _NO_DEFAULT
 
 
@@ -95,7 +95,7 @@ class ConfigDef:
     ConfigDef().define("file", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH, "Which file")
 
     With `others_allowed`, undefined properties are left to other code: a worker warns only about names that look
-    misspelt.
+    misspelled.
     """
 
     Type: TypeAlias = PropertyType
@@ -122,7 +122,7 @@ class ConfigDef:
         display_name: str = "",
         dependents: Sequence[str] = (),
     ) -> ConfigDef:
-        """Add a property and return self. A default may be text, which is parsed like a value."""
+        """Add a property and return self. A default may be a text, which is parsed in the same way as a value."""
         key = ConfigKey(
             name, type, default, importance, documentation, validator, group, order_in_group, width,
             display_name or name, tuple(dependents),
@@ -132,7 +132,7 @@ class ConfigDef:
         return self.add(key)
 
     def add(self, key: ConfigKey) -> ConfigDef:
-        """Add a definition, usually of another ConfigDef, and return self."""
+        """Add a definition, which usually comes from another ConfigDef, and return self."""
         if key.name in self._keys:
             raise ConfigError(f"The property {key.name} is defined twice", name=key.name)
         self._keys[key.name] = key
@@ -143,11 +143,14 @@ class ConfigDef:
         return self._keys
 
     def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the typed value of each defined property. Raises ConfigError for the first invalid one."""
+        """Return the typed value of each defined property. Raises ConfigError for the first invalid property."""
         return {name: self._value(key, config) for name, key in self._keys.items()}
 
     def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
-        """Check each defined property and collect the errors. A value that parses is included even if it is invalid."""
+        """Check each defined property and collect the errors.
+
+        A value that can be parsed is included even if it is invalid.
+        """
         return [self._checked(key, config) for key in self._keys.values()]
 
     @staticmethod
@@ -174,7 +177,7 @@ class ConfigDef:
 
 
 def _given(key: ConfigKey, config: Mapping[str, Any]) -> Any:
-    """Return the typed value of a property in a configuration, else its default."""
+    """Return the typed value of a property in a configuration, or its default if the configuration does not have it."""
     if key.name in config:
         return parse_type(key.name, config[key.name], key.type)
     if key.required:
@@ -191,7 +194,10 @@ def _check(key: ConfigKey, value: Any) -> None:
 
 
 def _check_nothing(key: ConfigKey, errors: list[str]) -> None:
-    """Check None, which Connect counts as a second error of a value that does not parse, if the validator takes it."""
+    """Check None in place of a value that cannot be parsed.
+
+    If the validator refuses None, that is a second error, as in Connect.
+    """
     try:
         _check(key, None)
     except ConfigError as error:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ExactlyOnceSupport(StrEnum):
-    """A connector's answer whether it can deliver exactly once with a given configuration (KIP-618)."""
+    """A connector's answer to whether it can deliver exactly once with a given configuration (KIP-618)."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
 
 
 class ConnectorTransactionBoundaries(StrEnum):
-    """A connector's answer whether it can define its own transaction boundaries (KIP-618)."""
+    """A connector's answer to whether it can define its own transaction boundaries (KIP-618)."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
@@ -40,24 +40,24 @@ class OffsetReader(Protocol):
     def items(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """Return all committed offsets of the connector: each source partition with its offset.
 
-        Beyond Kafka Connect, whose tasks must know the source partitions that they ask for.
+        Kafka Connect has no such method: there, tasks must know the source partitions that they ask for.
         """
 
 
 class TransactionContext(Protocol):
     """Lets a task with `transaction.boundary=connector` define where its transactions end.
 
-    Without a record the request is for the batch that the next (or current) `poll` returns, and takes effect after its
-    last record; with a record, right after that record. A request applies once. An aborted transaction's records are
-    never visible to read_committed consumers; its source offsets are committed nevertheless, so the records are not
-    read again.
+    Without `record`, the request is for the batch that the next (or current) `poll` returns, and takes effect after the
+    batch's last record. With `record`, it takes effect right after that record. A request applies once. Records of an
+    aborted transaction are never visible to read_committed consumers. Their source offsets are committed nevertheless,
+    so the records are not read again.
     """
 
     def commit_transaction(self, record: SourceRecord | None = None) -> None:
-        """Request a commit after `record`, or after the batch."""
+        """Request a commit after `record`, or after the batch if `record` is None."""
 
     def abort_transaction(self, record: SourceRecord | None = None) -> None:
-        """Request an abort after `record`, or after the batch."""
+        """Request an abort after `record`, or after the batch if `record` is None."""
 
 
 class SourceTaskContext(Protocol):
@@ -77,13 +77,14 @@ class SourceTaskContext(Protocol):
 
     @property
     def plugin_metrics(self) -> PluginMetrics:
-        """Adds metrics of the task's own (KIP-877), which GET /metrics shows until the task stops."""
+        """Adds the task's own metrics (KIP-877), which GET /metrics shows until the task stops."""
 
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration, with the values of config providers filled in.
 
-        It is the one of the task's start, but for `task.additions` (see `SourceConnector.partitions_follow_task_configs`):
-        that is the latest text, without such values.
+        The result is the configuration with which the task started. Only `task.additions` (see
+        `SourceConnector.partitions_follow_task_configs`) has its latest text, in which placeholders of config providers
+        are not filled in.
         """
 
     def spark_session(self) -> SparkSession:
@@ -93,8 +94,8 @@ class SourceTaskContext(Protocol):
 class SourceConnectorContext(Protocol):
     """A source connector's access to the worker, available as `self.context` before `start`.
 
-    While a configuration is validated, only `configs` and `allowed_paths` are available; the rest raises
-    IllegalStateError.
+    While a configuration is validated, only `configs` and `allowed_paths` are available, and while offsets are altered
+    also `offset_reader`; all other members raise IllegalStateError.
     """
 
     @property
@@ -110,14 +111,14 @@ class SourceConnectorContext(Protocol):
 
     @property
     def plugin_metrics(self) -> PluginMetrics:
-        """Adds metrics of the connector's own (KIP-877), which GET /metrics shows until the connector stops."""
+        """Adds the connector's own metrics (KIP-877), which GET /metrics shows until the connector stops."""
 
     def request_task_reconfiguration(self) -> None:
         """Request a new call of `task_configs`, because the work of the tasks has changed."""
 
     def raise_error(self, error: Exception) -> None:
-        """Report a failure from the connector's own thread: the connector becomes FAILED.
+        """Report a failure from a thread of the connector: the connector becomes FAILED.
 
-        A worker of a group restarts the connector with a new instance if `task.restart.policy` covers the failure, as
-        it does a RetriableError. The tasks keep running.
+        A worker of a group restarts the connector with a new instance if `task.restart.policy` covers the failure, for
+        example a RetriableError. The tasks keep running.
         """

@@ -1,7 +1,7 @@
 """Parses Spark's DDL for types without a Spark session: `"id BIGINT NOT NULL, tags ARRAY<STRING>"`.
 
 Spark's own parser runs in the JVM, which a worker that only handles small polled batches never starts. The grammar is
-Spark's for SQL data types (https://spark.apache.org/docs/latest/sql-ref-datatypes.html) without intervals.
+Spark's grammar for SQL data types (https://spark.apache.org/docs/latest/sql-ref-datatypes.html), without intervals.
 
     schema  = columns | type
     columns = column {"," column}
@@ -50,13 +50,13 @@ _DECIMAL: Final = ("DECIMAL", "DEC", "NUMERIC")
 def parse_ddl(ddl: str) -> t.DataType:
     """Return the type in `ddl`: a StructType for columns, else the single type.
 
-    Raises ConfigError that shows the text and the place in it, or the name that is there twice.
+    Raises ConfigError that shows the text and the place of the error in it, or the name that occurs twice.
     """
     return _Parser(ddl).schema()
 
 
 def parse_columns(ddl: str) -> t.StructType:
-    """Return the columns that `ddl` lists. Raises ConfigError, also if it is a single type other than a struct."""
+    """Return the columns that `ddl` lists. Raises ConfigError, also if `ddl` is a single type other than a struct."""
     parsed = parse_ddl(ddl)
     if not isinstance(parsed, t.StructType):
         raise ConfigError(f"{ddl!r} is a type, not columns: give names as well, for example 'id {ddl}'")
@@ -64,7 +64,7 @@ def parse_columns(ddl: str) -> t.StructType:
 
 
 class _Parser:
-    """Recursive descent over the tokens: `(kind, text, position)` with kind word, quoted, text, or mark."""
+    """Parses by recursive descent. Tokens are `(kind, text, position)`; a kind is word, quoted, text, or mark."""
 
     def __init__(self, ddl: str) -> None:
         self._ddl = ddl
@@ -86,7 +86,7 @@ class _Parser:
         return parsed
 
     def _is_type_alone(self) -> bool:
-        """A schema is one type if it is a single word, or a word that its parameters follow."""
+        """Return whether the schema is one type: a single word, or a word that is followed by its parameters."""
         kinds = self._tokens[:2]
         if not kinds or kinds[0][0] != "word":
             return False

@@ -1,4 +1,4 @@
-"""Decimals of the unscaled values that Connect's formats have."""
+"""Converts the unscaled values in Connect's formats to decimals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _LARGEST_SCALE: Final = 100_000
 
 
 def scaled(unscaled: bytes, scale: int) -> Decimal:
-    """Return the decimal of an unscaled value, in big-endian two's complement, with all of its digits.
+    """Return the decimal with an unscaled value, in big-endian two's complement. All digits are kept.
 
-    Python's own context rounds to 28 digits. Raises ValueError for a scale that only a broken or hostile program writes: its
-    text would have billions of digits.
+    Python's default decimal context would round to 28 digits. Raises ValueError for a scale that only a broken or
+    hostile program writes, because the decimal's text would have billions of digits.
     """
     if abs(scale) > _LARGEST_SCALE:
         raise ValueError(f"a decimal with the scale {scale}")

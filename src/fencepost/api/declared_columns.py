@@ -1,4 +1,4 @@
-"""Columns by their names: a plugin may give them, and the fields of structs, in another order than its schema has."""
+"""Finds columns by name: a plugin may return columns, and fields of structs, in another order than its schema."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 def in_declared_order(rows: pa.RecordBatch, columns: t.StructType, whose: str) -> pa.RecordBatch:
-    """Return the declared columns of rows, and the declared fields of structs in them, in the declared order.
+    """Return the declared columns of rows, with the declared fields in their structs, in the declared order.
 
-    Values are unchanged; columns and fields that are not declared are left out, with a warning at the first time. `whose`
-    names the plugin in messages. Raises DataError for a column or a field that is missing, or there twice.
+    Values are unchanged. Columns and fields that are not declared are left out, with a warning the first time. `whose`
+    names the plugin in messages. Raises DataError for a column or a field that is missing or occurs twice.
     """
     names = rows.schema.names
     extra = [name for name in names if name not in columns.names]
@@ -34,9 +34,9 @@ def in_declared_order(rows: pa.RecordBatch, columns: t.StructType, whose: str) -
 
 
 def fields_in_order(array: pa.Array, declared: t.DataType, name: str, whose: str) -> pa.Array:
-    """Return a column whose structs have the fields of a declared type, in its order.
+    """Return a column with the fields of its structs in the order of a declared type.
 
-    Raises as `in_declared_order`, and for fields that are not declared.
+    Raises the same errors as `in_declared_order`, and DataError for fields that are not declared.
     """
     extra: list[str] = []
     found = _in_order(array, declared, name, whose, extra)
@@ -47,7 +47,7 @@ def fields_in_order(array: pa.Array, declared: t.DataType, name: str, whose: str
 
 @lru_cache(maxsize=1_000)
 def _warn_of_undeclared(whose: str, names: str) -> None:
-    # On an executor once in each of its Python processes.
+    # On an executor, the warning appears once in each of the executor's Python processes.
     _log.warning(
         "%s gives columns or fields that its schema does not declare, and they are not written: %s. Declare them, or do "
         "not return them", whose, names,
@@ -60,7 +60,10 @@ def _in_order(array: pa.Array, declared: t.DataType, name: str, whose: str, extr
 
 
 def _ordered(given: pa.DataType, declared: t.DataType, place: str, whose: str, extra: list[str]) -> pa.DataType:
-    """The type with its fields in order; `extra` gets the others. Moved fields may be null: Arrow casts no null struct otherwise."""
+    """The type with its fields in the declared order. Undeclared fields are added to `extra`.
+
+    Moved fields become nullable, because otherwise Arrow cannot cast null structs.
+    """
     if isinstance(declared, t.StructType) and pa.types.is_struct(given):
         names = [field.name for field in given]
         extra += [f"{place}.{name}" for name in names if name not in declared.names]

@@ -1,14 +1,14 @@
-"""The root of fencepost's exceptions, and those that a connector author may raise or see.
+"""The base class of fencepost's exceptions, and the exceptions that a connector author may raise or see.
 
     FencepostError
     ├── ConfigError          a property is missing, malformed or contradicts another
-    ├── DataError            a record, row or file does not fit what was declared
+    ├── DataError            a record, row or file does not fit its declaration
     ├── RetriableError       a temporary failure: the same operation may succeed later
     ├── IllegalStateError    a call that is not allowed in the current state
     └── PluginError          code of a plugin violates its contract
 
-Other packages add subclasses. A message says what happened, to which connector, task or topic, and what to do about it;
-it can be shown to an operator unchanged.
+Other packages add subclasses. A message says what happened, to which connector, task or topic, and what can be done
+about it. It can be shown to an operator unchanged.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LONGEST_MESSAGE: Final = 8 * 1024
 
 
 class FencepostError(Exception):
-    """The base of all fencepost errors; never raised itself."""
+    """The base class of all fencepost errors. It is never raised itself."""
 
 
 class ConfigError(FencepostError):
     """A property is missing, malformed, or contradicts another.
 
-    `name` is the property, where there is a single one to blame.
+    `name` is the property, if a single property is wrong.
     """
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
@@ -40,7 +40,7 @@ class ConfigError(FencepostError):
 class DataError(FencepostError):
     """A record, row or file does not fit its declaration. A retry does not help.
 
-    `name` is the property that wants what the data do not have, where there is a single one.
+    `name` is the property that the data do not fit, if it is a single property.
     """
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
@@ -59,16 +59,18 @@ class IllegalStateError(FencepostError):
 class PluginError(FencepostError):
     """Code of a connector or another plugin violates its contract.
 
-    It returned an invalid value, or raised an exception that would end a thread or the process. Its author has to fix
-    it.
+    The code returned an invalid value, or raised an exception that would end a thread or the process. The plugin's
+    author must correct it.
     """
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error in one line. Errors that are not fencepost's own include their type: `KeyError: 'id'`.
+    """Return an error in one line.
 
-    Errors from a plugin's code include their location: `KeyError: 'id' (/plugins/counter.py:12)`. The middle of a
-    message with more than 8 Ki characters is omitted. Passwords are hidden.
+    For errors that are not fencepost's own, the line includes the type: `KeyError: 'id'`.
+
+    For errors from a plugin's code, the line includes the location: `KeyError: 'id' (/plugins/counter.py:12)`. If a
+    message has more than 8 Ki characters, its middle is omitted. Passwords are hidden.
     """
     message = printable(shortened(" ".join(SECRETS.hidden(_text(error)).split()), _LONGEST_MESSAGE))
     if isinstance(error, FencepostError):

@@ -1,6 +1,7 @@
-"""Says how a package of an extra is installed.
+"""Describes how to install the packages of an extra.
 
-The advice names the packages themselves: it is right wherever fencepost was installed from, a clone or a wheel.
+The command installs the packages by their own names, not by the name of the extra. So it is right whether fencepost was
+installed from a clone or from a wheel.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _DISTRIBUTION: Final = "fencepost"
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs the packages of an extra: `pip install 'textual>=8' (the extra top of fencepost)`."""
+    """Return the command that installs an extra's packages: `pip install 'textual>=8' (the extra top of fencepost)`."""
     packages = " ".join(quote(package) for package in _packages(extra))
     named = f"the extra {extra} of {_DISTRIBUTION}"
     return f"pip install {packages} ({named})" if packages else f"install {named}"
@@ -25,7 +26,7 @@ def _packages(extra: str) -> list[str]:
     try:
         declared = [Requirement(text) for text in requires(_DISTRIBUTION) or ()]
     except PackageNotFoundError:
-        # Its modules were copied, as to executors.
+        # The modules of fencepost were copied without the package's metadata, for example to executors.
         return []
     return [
         f"{requirement.name}{_options(requirement)}{requirement.specifier}"

@@ -1,4 +1,4 @@
-"""Rows of a plugin in the types that its schema declares, as converters, Spark and plans of Arrow take them."""
+"""Converts a plugin's rows to its schema, in the Arrow types that converters, Spark and Arrow plans expect."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from fencepost.api.required_fields import check_required, is_list
 
 
 def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str, *, nested: bool = True) -> pa.RecordBatch:
-    """Return rows, which have these columns in their order, with Spark's types for them, in which all may be null.
+    """Return rows in which each column has the Arrow type that Spark uses for it, and all values may be null.
 
-    Columns that have these types are not copied. `whose` names the plugin in messages. Raises DataError for columns of other
-    types, for values that a cast would change, and for nulls where the schema has none, within structs if `nested`.
+    The given rows have these columns in this order. Columns that already have these types are not copied. `whose` names
+    the plugin in messages. Raises DataError for columns of unsuitable types, for values that a cast would change, and
+    for nulls that the schema does not allow, including nulls within structs if `nested`.
     """
     found = [
         fitted_column(array, field, whose, nested=nested) for array, field in zip(rows.columns, columns, strict=True)
@@ -28,7 +29,7 @@ def fitted(rows: pa.RecordBatch, columns: t.StructType, whose: str, *, nested: b
 
 
 def fitted_column(array: pa.Array, column: t.StructField, whose: str, *, nested: bool = True) -> pa.Array:
-    """Return a column with Spark's type for it. Raises as `fitted`."""
+    """Return a column in the Arrow type that Spark uses for it. Raises the same errors as `fitted`."""
     if not _fits(array.type, column.dataType):
         raise _unfit(array, column, whose)
     wanted = arrow_type(bare(column.dataType))
@@ -45,12 +46,15 @@ def fitted_column(array: pa.Array, column: t.StructField, whose: str, *, nested:
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the type of the arrays with values of a type of Spark."""
+    """Return the type of Arrow arrays that contain values of a Spark type."""
     return to_arrow_type(kind, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
 
 
 def check_columns(kind: t.DataType, where: str) -> None:
-    """Raise ConfigError for types that arrays cannot have, and for a name that a struct has twice. `where` names the schema."""
+    """Raise ConfigError for types that arrays cannot have, and for a struct with two fields of one name.
+
+    `where` names the schema.
+    """
     if (name := _name_twice(kind)) is not None:
         raise ConfigError(f"{where} has the field {name} twice: give each field a name of its own")
     try:
@@ -60,7 +64,7 @@ def check_columns(kind: t.DataType, where: str) -> None:
 
 
 def _name_twice(kind: t.DataType, path: str = "") -> str | None:
-    """Return the first field whose name another one of its struct has, with the fields that it is in."""
+    """Return the path of the first field that shares its name with another field of its struct, or None."""
     inner: list[tuple[str, t.DataType]] = []
     if isinstance(kind, t.StructType):
         inner = [(f"{path}.{field.name}" if path else field.name, field.dataType) for field in kind.fields]
@@ -74,7 +78,7 @@ def _name_twice(kind: t.DataType, path: str = "") -> str | None:
 
 
 def bare(kind: t.DataType) -> t.DataType:
-    """Return a type without metadata, in which everything may be null, as the types of expressions are."""
+    """Return the type without the metadata of its fields, and with all values nullable."""
     if isinstance(kind, t.StructType):
         return t.StructType([t.StructField(field.name, bare(field.dataType)) for field in kind.fields])
     if isinstance(kind, t.ArrayType):
@@ -103,7 +107,8 @@ _KEEP: Final[
 ] = (
     (t.StringType, _TEXTS),
     (t.BinaryType, _BYTES),
-    # Arrow refuses fractions for whole numbers, and whole numbers that a float cannot hold.
+    # A cast is safe: Arrow refuses to cast fractions to whole numbers, and to cast whole numbers that a float cannot
+    # represent.
     ((t.ByteType, t.ShortType, t.IntegerType, t.LongType), (pa.types.is_integer, pa.types.is_floating)),
     (t.FloatType, (pa.types.is_float16, pa.types.is_float32, pa.types.is_integer)),
     (t.DoubleType, (pa.types.is_floating, pa.types.is_integer)),
@@ -111,11 +116,15 @@ _KEEP: Final[
     (t.DateType, (pa.types.is_date,)),
     ((t.TimestampType, t.TimestampNTZType), (pa.types.is_timestamp,)),
 )
-"""Types of arrays whose values a type of Spark can hold: a cast keeps them, or is refused."""
+"""For each Spark type, the Arrow types that may be cast to it: Arrow keeps each value, or refuses the cast."""
 
 
 def _fits(given: pa.DataType, declared: t.DataType) -> bool:
-    """Whether a cast keeps all values: Arrow's own reads texts as numbers, and rounds DOUBLE to FLOAT."""
+    """Whether Arrow's cast of the given type keeps each value or raises an error.
+
+    The result is False for other casts that Arrow allows: from texts to numbers, and from DOUBLE to FLOAT, which
+    rounds.
+    """
     if pa.types.is_null(given):
         return True
     if pa.types.is_dictionary(given):

@@ -1,4 +1,4 @@
-"""Maps with a key twice: Arrow has them, formats such as JSON write both values, and readers see one."""
+"""Maps in which a key occurs twice: Arrow allows them, formats such as JSON write both values, but readers see one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.types as pt
 
 
 def has_key_twice(array: pa.Array) -> bool:
-    """Return whether a map, at any depth, has several values for a key. Keys that are nested are not compared."""
+    """Return whether a map, at any depth, has several values for one key. Nested keys are not compared."""
     kind = array.type
     if pt.is_struct(kind):
         return any(map(has_key_twice, array.flatten()))

@@ -1,7 +1,7 @@
 """The worker's own files: its configuration, passwords, keys and trust stores. Connectors must not read any of them.
 
 A file has many names: links, hard links, bind mounts, `/proc/self/fd/3`. So opened files are compared by device and
-inode. These are looked up by the files' paths each time, because a rotated secret is a new file under the old name.
+inode. Device and inode are looked up by path each time, because a rotated secret is a new file with the old name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from fencepost.api.errors import ConfigError
 
 Identity = tuple[int, int]
-"""A device and an inode."""
+"""The device and inode of a file."""
 
 _PROCESSES: Final = "/proc/self"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Own files that are there: the devices and inodes of them, and which of the paths lead to a file, not to a directory."""
+    """The worker's own files that exist: their devices and inodes, and the paths that do not lead to a directory."""
 
     identities: frozenset[Identity]
     files: frozenset[str]
@@ -31,21 +31,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class OwnFiles:
-    """Files that are never opened for connectors, by their absolute `paths`. It can be pickled.
+    """Files that connectors must not read, given by their absolute `paths`. It can be pickled.
 
-    A directory stands for everything below it; the files directly in it are also recognised under other names. With any
-    path, the kernel's information about processes is refused as well: it contains the worker's environment and memory.
+    A directory stands for everything below it. Files directly in it are also recognised by their inodes, for example
+    through a hard link elsewhere. Unless `paths` is empty, files in /proc must not be read either: they contain the
+    worker's environment and memory.
     """
 
     paths: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, paths: Iterable[str]) -> OwnFiles:
-        """Take paths; relative ones begin at the working directory."""
+        """Return own files at these paths. Relative paths begin at the working directory."""
         return cls(tuple(dict.fromkeys(os.path.abspath(path) for path in paths)))  # noqa: PTH100 - links are for later
 
     def found(self) -> Found:
-        """Return the files that are there at this moment."""
+        """Return the files that exist at this moment."""
         files, identities = [], []
         for path in self.paths:
             try:
@@ -57,21 +58,21 @@ class OwnFiles:
                 with os.scandir(path) as entries:
                     identities += [identity for entry in entries for identity in _identity(entry.path)]
             except OSError:
-                # No file of this name here, on an executor of another machine for example.
+                # No file with this name exists here, for example on an executor on another machine.
                 continue
         return Found(frozenset(identities), frozenset(files))
 
     def check(self, path: str, opened: os.stat_result, before: Found | None = None, target: str | None = None) -> None:
-        """Raise ConfigError if a path that is now opened leads to one of these files.
+        """Raise ConfigError if a path, which is now open, leads to one of these files.
 
-        `before` are the files before it was opened: one may have been replaced meanwhile. `target` is the path without
-        links, None if that is not known.
+        `before` are the own files that were found before the path was opened, because a file may have been replaced
+        since then. `target` is the path without links, None if that is not known.
         """
         if not self.paths:
             return
         if opened.st_dev == _device_of_processes():
             raise ConfigError(
-                f"The file {path} may not be read: it tells of processes, with the worker's environment and memory. Name "
+                f"The file {path} may not be read: it describes processes, with the worker's environment and memory. Name "
                 "another file"
             )
         now = self.found()
@@ -91,7 +92,10 @@ NO_FILES: Final = OwnFiles()
 
 
 def is_at_or_below(path: str, folder: str) -> bool:
-    """Return whether an absolute path is another one or below it. Both are normalized; text is compared, links are not followed."""
+    """Return whether an absolute path is `folder` or is below it.
+
+    Both paths must be normalized. The texts of the paths are compared; links are not followed.
+    """
     return path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}")
 
 

@@ -1,7 +1,8 @@
-"""The result of a connector's own pipeline for its records, before they became the columns of a SourceBatch.
+"""The result of a connector's own pipeline, which processes records before they become columns of a SourceBatch.
 
-Java connectors have one, in their JVM. The worker handles what it refused as it handles its own refusals: it fails the
-task, or skips the record, counts and logs it, and writes its dead letter.
+Java connectors have such a pipeline, in their JVM. The worker handles a record that this pipeline refused in the
+same way as records that the worker's own pipeline refuses: it fails the task, or skips the record, counts and logs it,
+and writes its dead letter.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RefusedByPipeline:
-    """A record, as it was polled, that a stage refused.
+    """A record that a stage of the pipeline refused, as the task polled it.
 
-    `stage` has Connect's name, such as TRANSFORMATION, and `plugin` is the class that refused. `error` says what was wrong;
-    `exception`, `message` and `trace` are of the exception in the plugin. `key` and `value` are for a dead letter, and
-    `content` is for the log, if they are wanted.
+    `stage` is Connect's name of the stage, such as TRANSFORMATION, and `plugin` is the class that refused the record.
+    `error` says what was wrong. `exception`, `message` and `trace` belong to the exception in the plugin. `key` and
+    `value` are for a dead letter, and `content` is for the log, if these are requested.
     """
 
     stage: str
@@ -36,7 +37,7 @@ class RefusedByPipeline:
 
 @dataclass(frozen=True, slots=True)
 class OwnPipeline:
-    """The number of `polled` records, with dropped and refused ones, and how often a stage was tried again."""
+    """The counts of a pipeline: `polled` records, including dropped and refused ones, and `retries` of stages."""
 
     polled: int
     retries: int = 0

@@ -1,9 +1,10 @@
-"""Suggests a plain Python value in place of one that is refused, for the message."""
+"""Suggests a plain Python value that can replace a refused value, for error messages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from datetime import date, time
 from typing import Any, Final
 
@@ -11,29 +12,40 @@ from fencepost.api.plugin_calls import kind_of
 
 _PLAIN: Final = (str, int, bytes, bytearray, memoryview, type(None))
 _NAMES: Final = (str, int, float, type(None))
-# Of pandas and numpy, by their names: neither is imported for a message.
+# Types of pandas and numpy are recognised by their names, so that neither is imported for a message.
 _MISSING: Final = frozenset({"NaTType", "NAType"})
+# What pandas and polars have beside data frames.
+_FRAME_LIKE: Final = {"LazyFrame": "value.collect()", "Series": "value.tolist()"}
 _NUMPY_TIMES: Final = frozenset({"datetime64", "timedelta64"})
 
 
 def instead_of(value: Any) -> str:
-    """Return a replacement for a value that is not plain, as an expression; None if there is none."""
+    """Return a replacement for a value that is not plain, as a Python expression.
+
+    The replacement is `None` for NaN, infinities and missing values.
+    """
     kind = type(value)
     if isinstance(value, float) or kind.__name__ in _MISSING:
         return "None"
-    if isinstance(value, date | time):
-        return "value.isoformat()"
     if isinstance(value, set | frozenset | range):
         return "list(value)"
-    if kind.__module__ == "numpy" and kind.__name__ not in _NUMPY_TIMES:
-        return "value.tolist()" if kind.__name__ == "ndarray" else "value.item()"
-    return "None" if kind.__name__ in _NUMPY_TIMES and str(value) == "NaT" else "str(value)"
+    if isinstance(value, date | time):
+        return "value.isoformat()"
+    if kind.__module__ == "numpy":
+        return _instead_of_numpy(value, kind.__name__)
+    return "dataclasses.asdict(value)" if is_dataclass(value) else _FRAME_LIKE.get(kind.__name__, "str(value)")
+
+
+def _instead_of_numpy(value: Any, name: str) -> str:
+    if name in _NUMPY_TIMES:
+        return "None" if str(value) == "NaT" else "str(value)"
+    return "value.tolist()" if name == "ndarray" else "value.item()"
 
 
 def why_no_json(value: Any) -> str | None:
-    """Return the value in a structure that JSON cannot hold, its path, and a replacement.
+    """Describe the first value in a structure that JSON cannot represent, with its path and a replacement.
 
-    Returns None if there is no such value, or the structure is too deep.
+    Returns None if there is no such value, or if the structure is too deep.
     """
     try:
         return _unfit(value, "")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Converter(ABC):
-    """Turns a column of Connect data into the bytes that go to Kafka.
+    """Converts a column of Connect data to the bytes that go to Kafka.
 
-    It runs on Arrow arrays, in the worker and on Spark's executors alike, and is pickled to get there: after
-    `configure` it holds plain data only.
+    A converter works on Arrow arrays, both in the worker and on Spark's executors. It is pickled to get to executors:
+    after `configure` it must contain only plain data.
     """
 
     @abstractmethod
@@ -27,40 +27,42 @@ class Converter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """Set the properties under `key.converter.` or `value.converter.`, without that prefix."""
+        """Set the properties that begin with `key.converter.` or `value.converter.`, without this prefix."""
 
     def check(self, schemas: Mapping[str, DataType | None]) -> None:  # noqa: B027 - most converters need nothing else
-        """Ask the services that the converter needs whether they are there, when a configuration is validated.
+        """When a configuration is validated, check that the services that the converter needs are available.
 
-        `schemas` has the schema of the values of each topic, as far as it is known before anything runs. Nothing may be
-        changed, such as registered. Raises ConfigError that names a property. It must not take longer than some seconds.
+        `schemas` has the schema of each topic's values, as far as schemas are known before anything runs. Nothing may
+        be changed; for example, no schema may be registered. Raises ConfigError that names a property. This must not
+        take longer than some seconds.
         """
 
     def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
         """Decide how values of a schema are written to a topic, for example under which id of a schema registry.
 
-        It is called in the worker, or in the driver of a Spark sink, before the transaction begins that the first such
-        values are written in, and again for later batches. `from_connect_data` follows, there or on executors, which
-        get the decisions with the pickled converter. An error fails the task, whatever `errors.tolerance` says; after a
-        RetriableError the task waits, and calls it again.
+        This method is called in the worker, or in the driver of a Spark sink, before the beginning of the transaction
+        in which the first such values are written, and again for later batches. After it, `from_connect_data` is
+        called, in the same process or on executors, which get the decisions with the pickled converter. An error fails
+        the task, whatever `errors.tolerance` is. After a RetriableError the task waits, and calls `prepare` again.
         """
 
     @abstractmethod
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
-        """Return a `binary` or `large_binary` array as long as `values`; a null stays null if the format allows.
+        """Return a `binary` or `large_binary` array as long as `values`. A null stays null if the format allows that.
 
-        `schema` is the values' Spark type, or None if they are schemaless. Schemaless structures arrive as JSON text of
-        Arrow's type `pa.json_()`, other schemaless values as the matching Arrow type. A column of nothing but schemaless
-        nulls does not arrive: it is null in every format. Raises DataError for values that the format cannot represent.
+        `schema` is the values' Spark type, or None if they are schemaless. Schemaless structures are given as JSON text
+        of Arrow's type `pa.json_()`, other schemaless values as the corresponding Arrow type. A column that contains
+        only schemaless nulls is not passed to converters: it is null in every format. Raises DataError for values that
+        the format cannot represent.
         """
 
     def record_header(self, topic: str, schema: DataType | None) -> tuple[str, bytes] | None:  # noqa: ARG002 - for overriding
-        """Return a header for each record that has a value of this schema, None for none."""
+        """Return a header to add to each record that has a value of this schema, None for no header."""
         return None
 
 
 class HeaderConverter(ABC):
-    """Turns the values of record headers into bytes, like a Converter."""
+    """Converts the values of record headers to bytes, as a Converter does for keys and values."""
 
     @abstractmethod
     def config(self) -> ConfigDef:
@@ -68,13 +70,13 @@ class HeaderConverter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties under `header.converter.`, without that prefix."""
+        """Set the properties that begin with `header.converter.`, without this prefix."""
 
     def check(self, schemas: Mapping[str, DataType | None]) -> None:  # noqa: B027 - most converters need nothing else
-        """Ask the services that the converter needs whether they are there, as `Converter.check`."""
+        """Check that the services that the converter needs are available, as `Converter.check` does."""
 
     def prepare(self, topic: str, schema: DataType | None) -> None:  # noqa: B027 - most converters have nothing to decide
-        """Decide how headers of a schema are written to a topic, as `Converter.prepare`."""
+        """Decide how headers of a schema are written to a topic, as `Converter.prepare` does for values."""
 
     @abstractmethod
     def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
@@ -82,14 +84,14 @@ class HeaderConverter(ABC):
 
 
 class Transformation(ABC):
-    """Changes records with expressions that Spark optimizes; it works on columns, never on single records.
+    """Changes records by expressions that Spark optimizes. It works on columns, never on single records.
 
     The DataFrame has the columns `topic`, `partition`, `key`, `value`, `timestamp` (BIGINT milliseconds) and `headers`,
-    and others whose names begin with `__fencepost`, which must be kept unchanged. Rows that are filtered out are
-    dropped records. A record may become several rows: they have its `__fencepost` columns, follow each other in their
-    order, and stay between the rows of its neighbours, as `explode` leaves them. They are written all or not at all,
-    under the source offset of the record, which is skipped as a whole if one of them is refused. Rows may not be added
-    otherwise, nor sorted or aggregated.
+    and other columns whose names begin with `__fencepost`, which must be kept unchanged. Rows that are filtered out are
+    dropped records. A record may become several rows. These rows must have the record's `__fencepost` columns, follow
+    each other in order, and stay between the rows of the record's neighbours, as `explode` leaves them. Either all of
+    them are written or none, under the source offset of the record. If one of them is refused, the whole record is
+    skipped. Rows may not be added in any other way, nor be sorted or aggregated.
     """
 
     @abstractmethod
@@ -98,7 +100,7 @@ class Transformation(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties under `transforms.<alias>.`, without that prefix."""
+        """Set the properties that begin with `transforms.<alias>.`, without this prefix."""
 
     @abstractmethod
     def apply(self, records: DataFrame) -> DataFrame:
@@ -106,7 +108,7 @@ class Transformation(ABC):
 
 
 class Predicate(ABC):
-    """Selects the records that a transform applies to."""
+    """Selects the records to which a transform applies."""
 
     @abstractmethod
     def config(self) -> ConfigDef:
@@ -114,8 +116,8 @@ class Predicate(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties under `predicates.<alias>.`, without that prefix."""
+        """Set the properties that begin with `predicates.<alias>.`, without this prefix."""
 
     @abstractmethod
     def test(self, records: DataFrame) -> Column:
-        """Return a BOOLEAN column over the records."""
+        """Return a BOOLEAN column over the records: True for selected records."""

@@ -5,9 +5,9 @@
        └────an Exception <──────┘
                                 └──fork──> a child, which ends where it would return
 
-Plugins are connectors, tasks, converters, transforms, predicates and config providers; importing one also runs its
+Plugins are connectors, tasks, converters, transforms, predicates and config providers. Importing a plugin also runs its
 code. Every failure becomes an Exception with a text that can be shown, so that only one connector, task or request
-fails. `traces` finds the frames of this module: the frames after them are the plugin's.
+fails. `traces` looks for the stack frames of this module: the frames after them belong to the plugin.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from fencepost.api.traces import plugin_location
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LOOKED_AT: Final = frozenset(
+_INSPECTED: Final = frozenset(
     {"__class__", "__getattribute__", "__cause__", "__context__", "__suppress_context__", "__traceback__"}
 )
 _PYTHONS_OWN: Final = frozenset({object, BaseException})
 _PLAIN_METACLASSES: Final = frozenset({type, ABCMeta})
-# Subclasses of Exception, but callers interpret them as control flow, not as a failure.
+# These are subclasses of Exception, but callers treat them as control flow, and not as failures.
 _CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, CancelledError)
 
 
 def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call code of a plugin, which `what` names: `poll() of task files-0`.
+    """Call code of a plugin. `what` names the call, such as `poll() of task files-0`.
 
-    Raises its exception if that is an ordinary failure. Raises PluginError for everything else: exceptions that would
-    end the thread or the process (SystemExit, KeyboardInterrupt, GeneratorExit ...), control flow (StopIteration ...),
-    exceptions without a text, and objects that cannot be called. In a child that the plugin forked it does not return:
-    the worker's code would use the connections and the transactional id of its parent.
+    Raises the plugin's exception if it is an ordinary failure. Raises PluginError for everything else: exceptions that
+    would end the thread or the process (SystemExit, KeyboardInterrupt, GeneratorExit ...), control flow (StopIteration
+    ...), exceptions without a text, and objects that cannot be called. In a child process that the plugin forked, the
+    call does not return: otherwise the worker's code would use the connections and the transactional id of its parent
+    process.
     """
     process = _process
     if not callable(function):
@@ -57,12 +58,13 @@ def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs:
     finally:
         if process is not _process:
             _end_child(what)
-    # Outside of the handler: raised in it, the failure would always have the plugin's error as its context.
+    # The failure is raised after the `except` block: within the block, Python would set the plugin's error as its
+    # context.
     raise failure from failure.__cause__
 
 
 def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
-    """Yield what a plugin's iterable yields. Raises as `call_plugin`."""
+    """Yield the items of a plugin's iterable. Raises the same errors as `call_plugin`."""
     iterator = call_plugin(what, iter, items)
     while True:
         found = call_plugin(what, next, iterator, _END)
@@ -74,7 +76,8 @@ def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
 def as_failure(what: str, error: BaseException) -> Exception:
     """Return a plugin's error if it is an ordinary failure, else a PluginError with it as the cause.
 
-    An error whose inspection runs its own code is not attached as a cause: the code would run wherever it is shown.
+    If an error's class overrides a method that Python calls to inspect errors, the error is not attached as a cause:
+    the method would run wherever the cause is shown.
     """
     overridden = _overridden(type(error))
     if overridden is not None:
@@ -93,17 +96,17 @@ def as_failure(what: str, error: BaseException) -> Exception:
 
 
 def _end_child(what: str) -> NoReturn:
-    told = f"{what} forked process {os.getpid()}, which ends here: end such a child in the plugin, by os._exit\n"
-    # Not by logging: another thread may have held one of its locks at the fork.
+    message = f"{what} forked process {os.getpid()}, which ends here: end such a child in the plugin, by os._exit\n"
+    # Logging is not used: another thread may have held one of its locks during the fork.
     with suppress(OSError):
-        os.write(2, told.encode())
+        os.write(2, message.encode())
     os._exit(1)
 
 
 def _call_refused(what: str, function: Callable[..., object], error: BaseException) -> PluginError | None:
-    """Return the failure for a method that does not accept the arguments of its call; None for any other error.
+    """Return the failure if a method did not accept the arguments of its call; None for any other error.
 
-    Python raises it at the call, so the error has no line of the method.
+    Python raises this error at the call, so the error does not contain a line of the method.
     """
     if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
@@ -123,18 +126,18 @@ def _definition(function: Callable[..., object]) -> str | None:
 
 
 def _overridden(kind: type) -> str | None:
-    """Return the name by which an exception's class overrides Python's inspection of it; None for a plain class."""
+    """Return an overridden method that Python calls to inspect an exception of this class; None if there is none."""
     if type(kind) not in _PLAIN_METACLASSES:
         return "the class of classes"
     for base in type.__dict__["__mro__"].__get__(kind):
-        found = _LOOKED_AT.intersection(type.__dict__["__dict__"].__get__(base))
+        found = _INSPECTED.intersection(type.__dict__["__dict__"].__get__(base))
         if found and base not in _PYTHONS_OWN:
             return min(found)
     return None
 
 
 def _why_no_failure(what: str, error: BaseException) -> str | None:
-    """Return why an error is not an ordinary failure, None if it is one."""
+    """Return why an error is not an ordinary failure, None if it is an ordinary failure."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -162,7 +165,7 @@ def refuse_answer(what: str, function: Callable[..., object], found: str, expect
 def kind_of(value: object) -> str:
     """Describe a value by its type, for messages: `a dict`, `an int`, `None`, `the class Counter`.
 
-    Never its content.
+    The description never contains the value's content.
     """
     if value is None:
         return "None"
@@ -173,7 +176,7 @@ def kind_of(value: object) -> str:
 
 
 def _is_ctrl_c() -> bool:
-    """Whether a KeyboardInterrupt may come from the user: only the main thread gets it, from Python's own handler."""
+    """Whether a KeyboardInterrupt may come from the user: only the main thread gets one, from Python's own handler."""
     return (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -182,7 +185,7 @@ def _is_ctrl_c() -> bool:
 
 _END: Final[Any] = object()
 _process = object()
-"""Another one in each forked process."""
+"""Identifies this process: a forked child replaces the object."""
 
 
 def _begin_in_child() -> None:

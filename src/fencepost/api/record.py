@@ -24,18 +24,18 @@ SourceOffset = Mapping[str, Any]
 """A position in a source partition, for example `{"position": 4096}`. JSON-compatible."""
 
 Offsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
-"""The positions of source partitions. None in place of an offset removes it."""
+"""The positions of source partitions. None removes the offset of a source partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRecord:
     """One record for Kafka.
 
-    A `topic` of None means the connector's property `topic`.
-    `value` and `key` are plain Python values that fit `value_schema` and `key_schema`, which are Spark types or their
-    DDL strings; without a schema they are schemaless, as in Connect. `partition` fixes the Kafka partition (else the
-    key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch, not before 1970 (else, and
-    for -1 as in Connect, the time of sending). `headers` are `(name, value)` pairs.
+    If `topic` is None, the topic in the connector's property `topic` is used. `value` and `key` are plain Python values
+    that fit `value_schema` and `key_schema`, which are Spark types or their DDL strings. Without a schema they are
+    schemaless, as in Connect. `partition` sets the Kafka partition; without it, the hash of the key decides, and
+    records without a key are distributed. `timestamp` is in milliseconds since the epoch, not before 1970; without it,
+    and for -1 as in Connect, it is the time of sending. `headers` are `(name, value)` pairs.
     """
 
     source_partition: SourcePartition
@@ -50,7 +50,7 @@ class SourceRecord:
     headers: Sequence[tuple[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Raises DataError for an argument of another type, at the place where the source creates the record."""
+        """Raise DataError for an argument of a wrong type, at the place where the source creates the record."""
         _check_mapping("SourceRecord", "source_partition", self.source_partition, '{"filename": "/var/log/app.log"}')
         _check_mapping("SourceRecord", "source_offset", self.source_offset, '{"position": 4096}')
         if self.topic is not None and not isinstance(self.topic, str):
@@ -60,7 +60,7 @@ class SourceRecord:
 
 
 def without_topic(record: SourceRecord) -> DataError:
-    """Return the error for a record that names no topic, of a connector without the property `topic`."""
+    """Return the error for a record that names no topic, if the connector has no property `topic`."""
     return DataError(
         f"The record of the source partition {dict(record.source_partition)} at {dict(record.source_offset)} has no topic: "
         "give SourceRecord(topic=...) one, or the connector the property 'topic', which is for records without one"
@@ -68,17 +68,18 @@ def without_topic(record: SourceRecord) -> DataError:
 
 
 class ArrowReader(Protocol):
-    """Reads a batch's splits where they are processed: on Spark's executors, or in the worker.
+    """Reads a batch's splits at the place where they are processed: on Spark's executors, or in the worker.
 
-    It is pickled and sent there, so it holds plain data only. `schema` is the type of the rows as a Spark DDL string; a
-    column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the same
-    meaning as in a SourceBatch's DataFrame. Columns, and fields of structs, are found by their names, in any order; those
-    that the schema does not have are not written, which a warning says once. Values of other types than the schema has
-    are refused, unless a cast keeps all of them.
+    A reader is pickled and sent to that place, so it must contain only plain data. `schema` is the type of the rows as
+    a Spark DDL string. A column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and
+    `headers` have the same meaning as in a SourceBatch's DataFrame. Columns, and fields of structs, are found by their
+    names, in any order. Columns and fields that are not in the schema are not written; a warning says so once. Values
+    whose type differs from the schema's are refused, unless a cast keeps all of them.
 
-    A reader whose rows name their topics may list all of them in `topics`: a converter with a schema registry needs
-    them in advance, and otherwise the rows are read twice. A reader may have `place(split, row)`, which returns the
-    place of a row, by its number from 0, as in `RefusedRow.place`: the error of a row that fails the task then has it.
+    If a reader's rows name their topics, the reader may list all of these in `topics`: a converter with a schema
+    registry needs them in advance, and without the list the rows are read twice. A reader may have `place(split, row)`,
+    which returns the place of a row, given the row's number from 0, in the form of `RefusedRow.place`. The error of a
+    row that fails the task then contains the place.
     """
 
     @property
@@ -86,18 +87,18 @@ class ArrowReader(Protocol):
         """The rows' columns as a Spark DDL string, for example `"value STRING"`."""
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split, in order. Raises DataError for rows that do not fit."""
+        """Yield the rows of one split, in order. Raises DataError for rows that do not fit the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
     """A piece of a split that is not a row of the reader's schema.
 
-    `raw` are its bytes as they are in the source, `reason` is the error. `place` describes its position, by names such
-    as `file`, `position` and `line`: they become headers of the dead letter, `__connect.errors.<name>`.
+    `raw` are its bytes as they are in the source; `reason` is the error. `place` describes its position, by names such
+    as `file`, `position` and `line`. They become headers of the dead letter: `__connect.errors.<name>`.
 
-    A SourceRecord whose value is a RefusedRow stands for such a piece in a polled batch: it is refused, or skipped with
-    `errors.tolerance=all`, and its source offset is the one after the piece.
+    A SourceRecord whose value is a RefusedRow stands for such a piece in a polled batch. It is refused, or skipped with
+    `errors.tolerance=all`. Its source offset is the position after the piece.
     """
 
     raw: bytes
@@ -106,36 +107,37 @@ class RefusedRow:
 
 
 class TolerantReader(ArrowReader, Protocol):
-    """An ArrowReader that can read on after a piece of a split that is not a row.
+    """An ArrowReader that can continue after a piece of a split that is not a row.
 
-    With `errors.tolerance=all` its `read_tolerant` is called in place of `read`.
+    With `errors.tolerance=all`, `read_tolerant` is called instead of `read`.
     """
 
     def read_tolerant(self, split: Any) -> Iterator[pa.RecordBatch | Sequence[RefusedRow]]:
         """Yield the rows of one split, in order, and the pieces that are not rows.
 
         Raises DataError for errors that cannot be skipped. Every byte of the split must be in a row or in a refused
-        one.
+        row.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
-    """Many records at once, read lazily on Spark's executors, with the offsets after them.
+    """Many records at once, which Spark's executors read lazily, with the source offsets after them.
 
-    Make one with `of_dataframe`, or with `of_reader`, whose splits are read and written in one step if no transform
-    needs Spark's optimizer, or with `of_columns` if the bytes for Kafka are there already. The columns are the same as in
-    Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`, `partition`, `timestamp` (a TIMESTAMP or BIGINT
-    milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value: any>). Rows without a topic go to the batch's
-    `topic`, else to the topic of the connector's property. A null `key` or `value` is null in Kafka, so a null value is a
-    tombstone, whatever its type. Splits are read in the order given; rows of one key and rows of one Kafka partition keep
-    their order.
+    Create a batch with `of_dataframe`; with `of_reader`, whose splits are read and written in one step if no transform
+    needs Spark's optimizer; or with `of_columns` if the records are already the bytes for Kafka. The columns are the
+    same as in Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`, `partition`, `timestamp` (a
+    TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value: any>). Rows without a topic
+    go to the batch's `topic`, or else to the topic in the connector's property. A null `key` or `value` is null in
+    Kafka, so a null value is a tombstone, whatever its type. Splits are read in the order given. Rows with the same key
+    keep their order, and rows for the same Kafka partition do, too.
 
-    `offsets` are the source's positions once the whole batch is committed; None is a source partition, too. `bytes`
-    estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and so are
-    the first larger ones, before Spark has started. None means unknown: such a batch is read on executors. `topics` are
-    topics that rows of this batch and of later ones will name. The worker creates those that are missing together, before
-    the transaction that the batch begins; others are created one by one, with their first rows.
+    `offsets` are the source's positions after the whole batch is committed. A source partition may also be None.
+    `bytes` estimates how many bytes a reader's splits will read. The worker reads a small batch itself, without a Spark
+    job, and also the first larger batches, until Spark has started. None means unknown: such a batch is read on
+    executors. `topics` are topics that rows of this batch or of later batches will name. The worker creates missing
+    topics together, before the transaction that begins with the batch. Other topics are created one by one, with their
+    first rows.
     """
 
     dataframe: DataFrame | None = None
@@ -158,7 +160,7 @@ class SourceBatch:
         topic: str | None = None,
         topics: Collection[str] = (),
     ) -> SourceBatch:
-        """Return a batch of the rows of a Spark DataFrame. Raises DataError for an argument of another type."""
+        """Return a batch of the rows of a Spark DataFrame. Raises DataError for an argument of a wrong type."""
         return cls(dataframe=dataframe, offsets=offsets, topic=topic, topics=topics)
 
     @classmethod
@@ -174,7 +176,7 @@ class SourceBatch:
     ) -> SourceBatch:
         """Return a batch of the rows that a reader reads from splits.
 
-        Raises DataError for an argument of another type.
+        Raises DataError for an argument of a wrong type.
         """
         return cls(reader=reader, splits=splits, offsets=offsets, bytes=bytes, topic=topic, topics=topics)
 
@@ -188,22 +190,24 @@ class SourceBatch:
         pipeline: OwnPipeline | None = None,
         boundaries: Sequence[tuple[int, Offsets]] = (),
     ) -> SourceBatch:
-        """Return a batch of records that are in memory, as the bytes that Kafka gets.
+        """Return a batch of records that are in memory, in the form of the bytes that Kafka gets.
 
-        `columns` has `value` (BINARY) and may have `key` (BINARY), `topic` (STRING), `partition` (INT32), `timestamp` (INT64,
-        milliseconds) and `headers` (LIST of STRUCT<key: STRING, value: BINARY>). The connector's converters are not used,
-        and its transforms may need no key, no value and no value of a header: RegexRouter, TimestampRouter, DropHeaders,
-        Filter. Without them Spark is not started. `pipeline` says what the connector itself dropped and refused on the way.
+        `columns` has `value` (BINARY) and may have `key` (BINARY), `topic` (STRING), `partition` (INT32), `timestamp`
+        (INT64, milliseconds) and `headers` (LIST of STRUCT<key: STRING, value: BINARY>). The connector's converters are
+        not used. Its transforms must be ones that need no key, no value and no value of a header: RegexRouter,
+        TimestampRouter, DropHeaders, Filter. Without transforms, Spark is not started. `pipeline` says which records
+        the connector itself dropped and refused before.
 
-        `boundaries` are ends of transactions within the batch, for `transaction.boundary=connector`: pairs of the number of
-        rows before each end, ascending, and the `offsets` there. Each is committed before the rows after it are written.
-        Raises DataError for an argument of another type, for boundaries that are not within the batch, and for boundaries
-        with a `pipeline`, which does not say on which side of a boundary a record was refused.
+        `boundaries` are ends of transactions within the batch, for `transaction.boundary=connector`: for each end, in
+        ascending order, a pair of the number of rows before the end and the `offsets` there. A transaction is committed
+        before the rows after its end are written. Raises DataError for an argument of a wrong type, for boundaries that
+        are not within the batch, and for boundaries together with a `pipeline`, which does not say on which side of a
+        boundary a record was refused.
         """
         return cls(columns=columns, offsets=offsets, topic=topic, pipeline=pipeline, boundaries=boundaries)
 
     def __post_init__(self) -> None:
-        """Raises DataError for arguments that contradict each other, or are of another type."""
+        """Raise DataError for arguments that contradict each other, or have a wrong type."""
         self._check_rows()
         if self.topic is not None and not isinstance(self.topic, str):
             raise _wrong("SourceBatch", "topic", self.topic, "a str")
@@ -250,7 +254,7 @@ class SourceBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """The place of a written record. `offset` is -1 if the broker did not return it; `timestamp` is in milliseconds."""
+    """The place of a written record. `offset` is -1 if the broker did not return it. `timestamp` is in milliseconds."""
 
     topic: str
     partition: int
@@ -261,12 +265,12 @@ class RecordMetadata:
 PollResult = Iterable[SourceRecord] | SourceBatch | None
 """The allowed results of `SourceTask.poll`. None and an empty result mean that there are no new records.
 
-A generator runs to its end before its records are written.
+If the result is a generator, it runs to its end before its records are written.
 """
 
 
 def _check_mapping(of: str, argument: str, value: object, example: str) -> None:
-    # There are many records, and an isinstance check for Mapping takes longer than comparing types.
+    # There are many records, and isinstance with Mapping takes longer than comparing types.
     if type(value) is not dict and not isinstance(value, Mapping):
         raise _wrong(of, argument, value, f"a dict, such as {example}")
 

@@ -1,4 +1,4 @@
-"""Structs with required fields: a null struct has no values, where Arrow's casts see nulls that may not be there."""
+"""Handles structs with required fields, because Arrow's casts wrongly refuse the null fields of a null struct."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fencepost.api.errors import DataError
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether a type is a list, of whatever offsets or size."""
+    """Return whether a type is any kind of list, whatever its offsets or size."""
     return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table in the types of a schema, by position.
+    """Return the table with its columns in the types of a schema, matched by position.
 
-    Columns that have their type are not cast: Arrow refuses to cast a null struct with a field that may not be null, even
-    to the same type.
+    Columns that already have their type are not cast: Arrow refuses to cast a null struct with a field that may not be
+    null, even to the same type.
     """
     columns = [
         column if column.type == field.type else column.cast(field.type)
@@ -36,9 +36,9 @@ def relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def check_required(array: pa.Array, field: pa.Field, place: str) -> None:
-    """Raise DataError, with the first row and the place, for a null where a field, or one within it, may not be null.
+    """Raise DataError, with the first row and the place, for a null in a field, or nested field, that may not be null.
 
-    The array has the field's type, which may say otherwise what may be null.
+    The array has the field's type, except that its nested fields may differ in whether they are nullable.
     """
     if _place_of_null(array, field, place) is None:
         return
@@ -49,7 +49,7 @@ def check_required(array: pa.Array, field: pa.Field, place: str) -> None:
 
 
 def _place_of_null(array: pa.Array, field: pa.Field, place: str) -> str | None:
-    # A dictionary may hold a null, which is not in the array's own count of them.
+    # The values of a dictionary may contain a null that the array's own null count does not include.
     if not field.nullable and pc.is_null(array).true_count:
         return place
     found = (_place_of_null(*inner) for inner in _inner_fields(array, field.type, place))
@@ -58,14 +58,15 @@ def _place_of_null(array: pa.Array, field: pa.Field, place: str) -> str | None:
 
 def _inner_fields(array: pa.Array, kind: pa.DataType, place: str) -> Iterator[tuple[pa.Array, pa.Field, str]]:
     if pa.types.is_struct(kind):
-        # Fields of null structs say nothing.
+        # Fields of null structs are not checked.
         present = array.drop_null()
         for number, inner in enumerate(kind):
             yield present.field(number), inner, f"{place}.{inner.name}"
     elif is_list(kind):
         yield array.flatten(), kind.value_field, place
     elif pa.types.is_map(kind):
-        # A map is a list of pairs; only lists give the items of a part alone.
+        # If the array is a slice, `flatten` skips the items outside of the slice only for lists. So a map is first
+        # converted to a list of pairs.
         pairs = pa.struct([array.type.key_field, array.type.item_field])
         entries = relabelled(array, pa.list_(pairs)).flatten()
         yield entries.field(0), kind.key_field, place
@@ -74,7 +75,7 @@ def _inner_fields(array: pa.Array, kind: pa.DataType, place: str) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """An array with another type of the same layout, for `pa.array`."""
+    """Lets `pa.array` read an array's buffers as an array of another type with the same layout."""
 
     array: pa.Array
     kind: pa.DataType

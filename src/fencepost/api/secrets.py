@@ -1,11 +1,11 @@
-"""Keeps passwords out of a worker's output: its log, its answers, and the traces in statuses.
+"""Keeps passwords out of a worker's output: out of its log, its answers, and the traces in statuses.
 
-Definitions show which properties hold passwords; for properties without a definition, their names do. Values of config
-providers are known when they are looked up. SECRETS stores both, process-wide like the log, because an exception of a
-library or of a connector may have any of them in its text.
+Definitions show which properties contain passwords; for properties without a definition, their names show it. Values of
+config providers become known when they are resolved. The process has one SECRETS with all of these values, because it
+has one log: the text of an exception from a library or a connector may contain any of them.
 
-Secrets are hidden before a text is shortened, folded or escaped. Spark's executors do not know the secrets and shorten
-some texts first; in these, the rest of a secret beside the omitted part is hidden as well.
+Secrets are hidden before a text is shortened, folded or escaped. Spark's executors do not know the secrets, and may
+shorten a text before it gets to the worker. In such a text, a part of a secret next to the omitted part is hidden, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 from fencepost.api.texts import LEFT_OUT, printable
 
 HIDDEN: Final = "[hidden]"
-"""Replaces a password."""
+"""The text that replaces a password."""
 
 _NAMES: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 _JAAS_OPTION: Final = re.compile(
@@ -28,19 +28,19 @@ _JAAS_OPTION: Final = re.compile(
 )
 
 _SHORTEST: Final = 4
-"""Shorter values would occur in too many lines."""
+"""Shorter values are not hidden, because they would occur in too many lines."""
 
 _SHORTEST_ANYWHERE: Final = 8
 """Shorter values are hidden only as whole words."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a property without a definition holds a password, by its name."""
+    """Return whether a property without a definition contains a password, judged by its name."""
     return name.lower().endswith(_NAMES)
 
 
 def secret_values(name: str, value: str) -> list[str]:
-    """Return the values to hide of a password property: the whole value, and the passwords in a JAAS entry."""
+    """Return the values to hide for a password property: the whole value, and the passwords in a JAAS entry."""
     options = [option.strip("\"'") for option in _JAAS_OPTION.findall(value)] if name.endswith("jaas.config") else []
     return [value, *options]
 
@@ -48,13 +48,13 @@ def secret_values(name: str, value: str) -> list[str]:
 def hide(text: str, secrets: Mapping[str, str]) -> str:
     """Return a text with secrets (value -> replacement) replaced, longer ones first, in one pass.
 
-    A value is found unchanged, escaped as Python's repr and JSON do it, quoted as in URLs, and line by line.
+    A value is found unchanged, escaped as in Python's repr or in JSON, quoted as in URLs, and line by line.
     """
     return _Hiding(_spelled(secrets)).applied(text)
 
 
 class Secrets:
-    """Values that must not be shown. Thread-safe."""
+    """Stores values that must not be shown, and hides them in texts. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,9 +71,9 @@ class Secrets:
                 self._hiding = _Hiding({**_spelled(fresh), **self._hiding.shown})
 
     def learn_renewed(self, owner: str, value: str) -> None:
-        """Store a value that is renewed again and again, such as a token: the two newest of an owner are hidden.
+        """Store a value that is renewed again and again, such as a token. Only an owner's two newest values are hidden.
 
-        Without a limit each message would be searched for all of them.
+        If all of an owner's values were hidden, each message would be searched for all of them.
         """
         with self._lock:
             kept = self._renewed.get(owner, ())
@@ -91,16 +91,16 @@ class Secrets:
                 self.learn(dict.fromkeys(secret_values(name, value), HIDDEN))
 
     def hidden(self, text: str) -> str:
-        """Return a text without the values."""
+        """Return a text in which the values are hidden."""
         return self._hiding.applied(text)
 
     def excerpt(self, text: str, longest: int) -> str:
-        """Return the first `longest` characters of a text without the values."""
+        """Return the first `longest` characters of a text in which the values are hidden."""
         return self.hidden(text)[:longest]
 
 
 class _Hiding:
-    """Replaces the keys of `shown` by its values."""
+    """Replaces the keys of `shown` with its values."""
 
     def __init__(self, shown: Mapping[str, str]) -> None:
         self.shown = {value: instead for value, instead in shown.items() if len(value) >= _SHORTEST}
@@ -114,7 +114,7 @@ class _Hiding:
         return self._without_halves(hidden) if LEFT_OUT.search(hidden) else hidden
 
     def _without_halves(self, text: str) -> str:
-        """Replace the rest of a value beside an omitted part."""
+        """Replace parts of values next to the omitted part of the text."""
         parts, cuts = LEFT_OUT.split(text), LEFT_OUT.findall(text)
         for number in range(len(cuts)):
             before, after = parts[number], parts[number + 1]
@@ -130,7 +130,7 @@ def _longest(lengths: Iterable[int]) -> int:
 
 
 def _begun(value: str, text: str) -> int:
-    """The number of characters at the end of a text with which a value begins."""
+    """The number of characters at the end of a text that are the beginning of a value."""
     end = text[-len(value) :]
     start = end.find(value[:_SHORTEST])
     while start >= 0 and not value.startswith(end[start:]):
@@ -139,19 +139,19 @@ def _begun(value: str, text: str) -> int:
 
 
 def _ended(value: str, text: str) -> int:
-    """The number of characters at the beginning of a text with which a value ends."""
+    """The number of characters at the beginning of a text that are the end of a value."""
     return _begun(value[::-1], text[: len(value)][::-1])
 
 
 def _spelled(secrets: Mapping[str, str]) -> dict[str, str]:
-    """The secrets in each spelling that texts may have."""
+    """The secrets in all spellings that may occur in texts."""
     spelled = {spelling: shown for value, shown in secrets.items() for spelling in _spellings(value)}
     return {**spelled, **secrets}
 
 
 def _spellings(value: str) -> Iterator[str]:
     folded = " ".join(value.split())
-    # A trace may indent each line.
+    # In a trace, each line of a value may be indented.
     lines = [line.strip() for line in value.splitlines()]
     for text in (value, folded, *(line for line in lines if len(line) >= _SHORTEST_ANYWHERE)):
         yield from (text, repr(text)[1:-1], printable(text), quote(text), quote(text, safe=""), quote_plus(text))

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def backticked(name: str) -> str:
-    """Return a column's or field's name as one part of a name in Spark's SQL and DDL, whatever characters it has."""
+    """Return the name of a column or field, quoted as one part of a name in Spark's SQL and DDL."""
     return "`" + name.replace("`", "``") + "`"

@@ -6,20 +6,20 @@ import re
 from typing import Final
 
 LEFT_OUT: Final = re.compile(r" \.\.\. \(\d+ characters left out\) \.\.\. ")
-"""The text that `shortened` puts in place of the middle."""
+"""Matches the text that `shortened` puts in place of the omitted middle."""
 
 
 def printable(text: str) -> str:
-    """Return a text with control and format characters escaped, except line ends and tabs: logs are read in terminals."""
+    """Return a text with control and format characters escaped, except line ends and tabs, for logs in terminals."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text, without its middle if it has more than `longest` characters; the number omitted is shown there.
+    """Return a text. If it has more than `longest` characters, its middle is omitted, and the number omitted is shown.
 
-    Hide passwords before: half of one is not found any more.
+    Hide passwords before calling this: a password that is cut in half is not found any more.
     """
     half = longest // 2
     left_out = len(text) - 2 * half

@@ -1,4 +1,4 @@
-"""The texts of dates and times of any year, and plain values of Arrow's: Python supports only some years."""
+"""Writes dates and times of any year as text, and converts Arrow scalars: Python supports only the years 1 to 9999."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pyarrow.types as pt
 
 _DAYS_OF_400_YEARS: Final = 146_097
 _EPOCH: Final = date(1970, 1, 1)
-# The first day of the year 0, and the day after the year 9999.
+# The first day of year 0, and the day after year 9999, in days since 1970.
 _PLAIN_DAYS: Final = (-719_528, 2_932_897)
 _LENGTH_OF_DATE: Final = 10
 _PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def time_texts(values: pa.Array) -> pa.Array:
-    """Return the texts of a date32 array, or of timestamps without a zone or in UTC, as Arrow's cast makes them.
+    """Return the texts of a date32 array, or of timestamps in UTC or without a zone, in the form of Arrow's cast.
 
-    Years before 0 and after 9999 have a sign, as in ISO 8601 and Java: Arrow counts them modulo 65,536, or writes that the
-    value is out of range.
+    Years before 0 and after 9999 have a sign, as in ISO 8601 and Java. For such years, Arrow's cast counts years modulo
+    65,536, or writes that the value is out of range.
     """
     per_day = 1 if pt.is_date32(values.type) else _PER_DAY[values.type.unit]
     numbers = values.view(pa.int32() if pt.is_date32(values.type) else pa.int64()).cast(pa.int64())
@@ -31,7 +31,7 @@ def time_texts(values: pa.Array) -> pa.Array:
         return values.cast(pa.string())
     counts = numbers.fill_null(0).to_numpy()
     days = counts // per_day
-    # The same time in the years 1970 to 2369.
+    # The same times, moved by a multiple of 400 years to the years 1970 to 2369, which Arrow's cast supports.
     rest = pa.array(
         counts - days // _DAYS_OF_400_YEARS * _DAYS_OF_400_YEARS * per_day, mask=values.is_null().to_numpy(False)
     )
@@ -50,9 +50,9 @@ def _date_text(day: int) -> str:
 
 
 def plain_value(value: pa.Scalar) -> Any:
-    """Return a value as Arrow makes it for Python, at any depth.
+    """Return a value as Arrow converts it to Python, at any depth.
 
-    If Python cannot represent a value, the result is the bytes of a text that is not UTF-8, and else a text.
+    If Python cannot represent a value, the result is a text. For a text that is not UTF-8, the result is its bytes.
     """
     try:
         return value.as_py()

@@ -1,7 +1,7 @@
-"""Traces of errors that a plugin's code raised: they begin at that code, without the worker's own frames.
+"""Traces of errors that a plugin's code raised. They begin at that code, without the worker's own stack frames.
 
 worker's frames -> plugin_calls -> plugin's frames
-                                   └── what is shown
+                                   └── the part that is shown
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from fencepost.api.secrets import SECRETS
 from fencepost.api.texts import printable, shortened
 
 _EDGE: Final = "fencepost.api.plugin_calls"
-# Where a plugin is imported, Python's own frames come before its module's.
+# When a plugin is imported, Python's own frames come before the frames of the plugin's module.
 _IMPORTS: Final = "importlib"
 
-# A status must fit into one record, whose default limit is 1 MB.
+# A status must fit into one record, whose maximum size is 1 MB by default.
 _LONGEST_TRACE: Final = 64 * 1024
 
 
 def format_trace(error: BaseException) -> str:
-    """Return an error with its causes as Python prints it; for plugin errors, only with the plugin's frames.
+    """Return an error with its causes, as Python prints it. For plugin errors, only the plugin's frames are included.
 
-    It has at most about 64 Ki characters, and no passwords. To show an error, Python asks objects for their names and
-    texts; if these raise, that exception is named instead of the trace.
+    The text has at most about 64 Ki characters, and contains no passwords. To show an error, Python asks objects for
+    their names and texts. If that raises an exception, the exception is named instead of the trace.
     """
     try:
         shown = traceback.TracebackException.from_exception(error)
@@ -39,7 +39,8 @@ def format_trace(error: BaseException) -> str:
 def plugin_location(error: BaseException) -> str | None:
     """Return `/path/to/file.py:12` for an error from a plugin's code, None for any other error.
 
-    It is the innermost line of the package that the worker called: the libraries that it calls are seldom the cause.
+    The line is the innermost one in the package that the worker called, because the libraries that this package calls
+    are rarely the cause.
     """
     frames = _plugin_frames(error.__traceback__)
     if not frames:
@@ -50,13 +51,16 @@ def plugin_location(error: BaseException) -> str | None:
 
 
 def _plugin_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """The frames after the last call of a plugin, each with its line; none if no plugin was called."""
+    """The frames after the last call of a plugin, each with its line. There are none if no plugin was called."""
     start = _plugin_start(trace)
     return [] if start is None else [(entry.tb_frame, entry.tb_lineno) for entry in list(_entries(trace))[start:]]
 
 
 def _plugin_start(trace: TracebackType | None) -> int | None:
-    """The position of a plugin's first frame, which may be after all frames; None if no plugin was called."""
+    """The index of a plugin's first frame. It is the number of frames if the plugin has none.
+
+    The result is None if no plugin was called.
+    """
     modules = [str(entry.tb_frame.f_globals.get("__name__", "")) for entry in _entries(trace)]
     if _EDGE not in modules:
         return None

@@ -145,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in (errno.EPIPE, *_FULL):
             raise
-        # The reader of the output has enough, as `head` does: this is not an error.
+        # The reader of the output, such as `head`, has read enough: this is not an error.
         if error.errno in _FULL:
             click.echo(f"fencepost: Cannot write {error.filename or 'the output'}: {error.strerror}", err=True)
         return ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""Properties for Kafka clients: where they come from, and whether connectors may override them."""
+"""Which properties of a worker are for its Kafka clients, and which of them connectors may override."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ CLIENT_PROPERTIES: Final = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )  # fmt: skip
-"""Names of properties that every kind of Kafka client has, besides those that begin with `sasl.` or `ssl.`."""
+"""Names of properties that every kind of Kafka client has.
+
+Names that begin with `sasl.` or `ssl.` belong to them, too.
+"""
 
 
 class ClientKind(StrEnum):
@@ -73,8 +76,8 @@ DEFAULT_ALLOWLIST: Final = (
 )  # fmt: skip
 """The properties that connectors may override by default: client tuning, and a separate principal.
 
-The list has no property that names a server, a trust setting, or a file of the worker's machine. A producer that
-reaches no other cluster cannot take the worker's credentials there.
+The list has no property that names a server, a trust setting, or a file of the worker's machine. So a connector cannot
+make a client send the worker's credentials to another server.
 """
 
 
@@ -84,9 +87,9 @@ def is_client_property(name: str) -> bool:
 
 
 def overrides(properties: Mapping[str, str], prefix: str, kind: ClientKind, *, where: str) -> dict[str, str]:
-    """Return the properties below `prefix`, without it, for a client of the kind given.
+    """Return the properties whose names begin with `prefix`, without it, for a client of this kind.
 
-    Those that would break exactly-once are ignored with a warning that names the property and `where` it was set.
+    Properties that would break exactly-once delivery are ignored. A warning names the property and `where` it was set.
     """
     chosen = {}
     for name, value in properties.items():
@@ -102,10 +105,10 @@ def overrides(properties: Mapping[str, str], prefix: str, kind: ClientKind, *, w
 
 
 def combined(worker: Mapping[str, str], own: Mapping[str, str], kind: ClientKind, *, connector: str) -> dict[str, str]:
-    """Return the properties of a connector's client: the worker's for its kind, and over them the connector's `own`.
+    """Return the properties of a connector's client: the worker's properties, overridden by the connector's `own` ones.
 
-    The worker's SASL credentials are removed if the connector changes who sees them. Raises ConfigError if this leaves
-    the client without credentials.
+    If the connector changes who sees credentials, the worker's SASL credentials are removed. Raises ConfigError if the
+    client then has no credentials.
     """
     changed = sorted(name for name in own.keys() & _DESTINATIONS if not _within(own[name], worker.get(name)))
     if not changed or _CREDENTIALS not in worker:
@@ -122,9 +125,11 @@ def combined(worker: Mapping[str, str], own: Mapping[str, str], kind: ClientKind
 
 
 def _within(own: str, worker: str | None) -> bool:
-    """Return whether every entry of a list is in the worker's list: a subset of its brokers is still its brokers.
+    """Return whether every entry of a list is in the worker's list.
 
-    If the worker does not set the property, any value counts as different, the empty one included.
+    A subset of the worker's brokers is the same cluster.
+
+    If the worker does not set the property, any value counts as different, even an empty one.
     """
     return worker is not None and _parts(own) <= _parts(worker)
 
@@ -135,7 +140,7 @@ def _parts(text: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class OverridePolicy:
-    """Which client properties a connector may override: all of them, or those that are listed."""
+    """Which client properties a connector may override: all properties, or the listed ones."""
 
     name: str
     allowed: frozenset[str] | None = None

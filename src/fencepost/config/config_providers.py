@@ -84,7 +84,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
         directory = Path(path)
         if not directory.is_dir():
             raise ConfigError(f"{path} is not a directory")
-        # A key is the name of a file in the directory, never a way out of it.
+        # A key must be the plain name of a file in the directory, so that it cannot lead to another directory.
         found = {key: self._text(directory / key) for key in keys if Path(key).name == key}
         return {key: text for key, text in found.items() if text is not None}
 

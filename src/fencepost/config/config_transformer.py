@@ -1,4 +1,4 @@
-"""Replaces placeholders in properties, `${provider:path:key}` and `${provider:key}`, by config providers (KIP-297).
+"""Replaces the placeholders `${provider:path:key}` and `${provider:key}` in properties, by config providers (KIP-297).
 
 Values are looked up where they are used: when a worker, a connector or a task starts, and when a configuration is
 validated. Stored, displayed and logged properties keep the placeholders.
@@ -26,28 +26,37 @@ PREFIX: Final = f"{PROVIDERS}."
 
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 
-# Shorter values are recognised in a message only within quotes.
+# In a message, values that are shorter than this are hidden only within quotes.
 _SHORTEST_HIDDEN: Final = 4
 
 
 def without_placeholders(json_text: str) -> str:
-    """Return the same JSON without a `$`: a text that a connector found, such as the name of a file, is not a placeholder."""
+    """Return the same JSON with each `$` escaped.
+
+    So a text that a connector found, such as the name of a file, is never resolved as a placeholder.
+    """
     return json_text.replace("$", "\\u0024")
 
 
 @dataclass(frozen=True, slots=True)
 class TransformedConfig:
-    """Properties with their placeholders replaced; unresolved ones keep them, and `errors` says why."""
+    """Properties with their placeholders resolved.
+
+    If a placeholder cannot be resolved, its property keeps it, and `errors` has the reason.
+    """
 
     properties: Mapping[str, str] = field(repr=False)
     given: Mapping[str, str] = field(default_factory=dict)
     """The properties that have placeholders, as they were written."""
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    """The values of the placeholders of each property, by placeholder."""
+    """For each property, the values of its placeholders."""
     errors: tuple[ConfigValue, ...] = ()
 
     def restored(self, task_config: Mapping[str, str]) -> dict[str, str]:
-        """Return a configuration that was derived from these properties with the original placeholders."""
+        """Return a configuration that was derived from these properties.
+
+        Values of placeholders become placeholders again.
+        """
         return {name: self._restored(name, value) for name, value in task_config.items()}
 
     def hidden(self, text: str) -> str:
@@ -59,7 +68,7 @@ class TransformedConfig:
         return text
 
     def required(self, *, where: str) -> Mapping[str, str]:
-        """Return the properties. Raises ConfigError that names `where` for the first that cannot be resolved."""
+        """Return the properties. Raises ConfigError that names `where` for the first unresolved property."""
         for value in self.errors:
             raise ConfigError(f"{where}: {value.errors[0]}", name=value.name)
         return self.properties
@@ -67,11 +76,12 @@ class TransformedConfig:
     def _restored(self, name: str, value: str) -> str:
         if name not in self.given or value == self.properties[name]:
             return self.given.get(name, value)
-        # The connector may have changed only a part: one of its tables, or its URL with the task's database.
+        # A task's value may be only a part of the connector's value, such as one of several tables, or a longer value,
+        # such as the connector's URL with the task's database.
         placeholders = {secret: placeholder for placeholder, secret in self.values[name].items() if secret}
         if not placeholders:
             return value
-        # In one pass: an inserted placeholder may contain another one's value.
+        # All values are replaced in one pass, because an inserted placeholder may contain the value of another one.
         secrets = sorted(placeholders, key=len, reverse=True)
         return re.sub("|".join(map(re.escape, secrets)), lambda match: placeholders[match[0]], value)
 
@@ -81,7 +91,7 @@ class TransformedConfig:
 
 
 class ConfigTransformer:
-    """Resolves placeholders by the config providers of a worker. Safe for several threads if the providers are."""
+    """Resolves placeholders by the config providers of a worker. Thread-safe if the providers are."""
 
     def __init__(self, providers: Mapping[str, ConfigProvider]) -> None:
         self._providers = providers
@@ -96,7 +106,7 @@ class ConfigTransformer:
             raise ConfigError(f"{where}: {error}", name=error.name) from error
 
     def transform(self, config: Mapping[str, str]) -> TransformedConfig:
-        """Resolve the placeholders of a configuration, each file or other source asked once."""
+        """Resolve the placeholders of a configuration. Each file, or other source of a provider, is read once."""
         given = {name: text for name, text in config.items() if _PLACEHOLDER.search(text)}
         if not given:
             return TransformedConfig(config)

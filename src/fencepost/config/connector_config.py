@@ -1,4 +1,4 @@
-"""A source connector's configuration, under the property names of Kafka Connect."""
+"""A source connector's configuration. The properties have Kafka Connect's names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TransactionBoundary(StrEnum):
 def connector_config_def() -> ConfigDef:
     """Return the definitions of the properties that every source connector has, with Connect's groups and orders.
 
-    They are made once, which takes a millisecond, and shared: do not add to them.
+    The definitions are made once, which takes a millisecond, and shared: do not add to them.
     """
     definitions = ConfigDef()
     parts = (
@@ -71,19 +71,19 @@ def _define_common(definitions: ConfigDef) -> None:
         validator=connector_name, group=_COMMON, order_in_group=1, width=_W.MEDIUM,
     ).define(
         "connector.class", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
-        "The connector: a dotted Python path, an alias, or the Java class name of a built-in.",
+        "The connector: a dotted Python path, an alias, or the name of a Java class in plugin.path or of a built-in.",
         validator=not_blank, group=_COMMON, order_in_group=2, width=_W.LONG,
     ).define(
         "connector.plugin.version", _T.STRING, None, _I.MEDIUM,
-        "The version of the connector that this configuration is for, or a range such as [1.2,2.0), which must have an "
-        "installed one. The newest of these runs. Unset: the newest of all.",
+        "The version of the connector, or a range of versions such as [1.2,2.0). An installed version must match; of "
+        "several, the newest runs. Unset: the newest installed version.",
         group=_COMMON, order_in_group=3, width=_W.MEDIUM,
     ).define(
-        "tasks.max", _T.INT, 1, _I.HIGH, "The maximum number of tasks.",
+        "tasks.max", _T.INT, 1, _I.HIGH, "The maximum number of tasks that the connector may create.",
         validator=at_least(1, nullable=False), group=_COMMON, order_in_group=4, width=_W.SHORT,
     ).define(
         "tasks.max.enforce", _T.BOOLEAN, True, _I.LOW,
-        "Whether a connector that creates more tasks than tasks.max fails; otherwise it only gets a warning.",
+        "Whether a connector fails if it creates more tasks than tasks.max. If false, a warning is logged.",
         group=_COMMON, order_in_group=5, width=_W.SHORT,
     ).define(
         "config.action.reload", _T.STRING, "restart", _I.LOW,
@@ -96,12 +96,13 @@ def _define_converters(definitions: ConfigDef) -> None:
     for number, what in enumerate(("key", "value", "header")):
         definitions.define(
             f"{what}.converter", _T.CLASS, None, _I.LOW,
-            f"The {what} converter; its own properties are given below {what}.converter. Unset: the worker's.",
+            f"The {what} converter. The names of its own properties have the prefix {what}.converter. Unset: the worker's "
+            "converter.",
             group=_COMMON, order_in_group=6 + 2 * number, width=_W.SHORT,
         ).define(
             f"{what}.converter.plugin.version", _T.STRING, None, _I.LOW,
-            f"The version of the {what} converter, or a range such as [1.2,2.0), which must have an installed one. The newest "
-            "of these is used. Unset: any.",
+            f"The version of the {what} converter, or a range of versions such as [1.2,2.0). An installed version must match; "
+            "of several, the newest is used. Unset: any version.",
             group=_COMMON, order_in_group=7 + 2 * number, width=_W.SHORT,
         )  # fmt: skip
 
@@ -109,13 +110,13 @@ def _define_converters(definitions: ConfigDef) -> None:
 def _define_chain(definitions: ConfigDef) -> None:
     definitions.define(
         "transforms", _T.LIST, "", _I.LOW,
-        "The aliases of transforms, comma-separated, in the order in which they are applied. Each is given by "
-        "transforms.<alias>.type and its own properties.",
+        "The aliases of transforms, comma-separated, in the order in which they are applied. transforms.<alias>.type "
+        "names the class of a transform; the transform's own properties have the prefix transforms.<alias>, too.",
         group="Transforms", order_in_group=12, width=_W.LONG,
     ).define(
         "predicates", _T.LIST, "", _I.LOW,
-        "The aliases of predicates, comma-separated. A transform with transforms.<alias>.predicate applies only to "
-        "records for which it holds (with transforms.<alias>.negate=true: does not hold).",
+        "The aliases of predicates, comma-separated. A transform with transforms.<alias>.predicate is applied only to "
+        "records for which this predicate is true (with transforms.<alias>.negate=true: is false).",
         group="Predicates", order_in_group=13, width=_W.LONG,
     )  # fmt: skip
 
@@ -123,8 +124,9 @@ def _define_chain(definitions: ConfigDef) -> None:
 def _define_topic_creation(definitions: ConfigDef) -> None:
     definitions.define(
         "topic.creation.groups", _T.LIST, "", _I.LOW,
-        "The groups of topics, comma-separated, that are created with separate settings, in addition to the "
-        "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",
+        "The names of groups of topics, comma-separated, in addition to the group default. Missing topics of a group "
+        "are created with its properties: topic.creation.<group>.include, .exclude, .partitions, .replication.factor "
+        "and any topic setting.",
         group="Topic Creation", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
@@ -133,28 +135,30 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
     group = "Exactly Once Support"
     definitions.define(
         "exactly.once.support", _T.STRING, "requested", _I.MEDIUM,
-        "required: refuse the configuration unless the connector declares that it can deliver exactly once with it. "
-        "requested: do not ask. disabled: deliver at least once, even where the worker could deliver exactly once; "
-        "Kafka Connect does not have this value.",
+        "required: the configuration is refused unless the connector declares that it can deliver exactly once with "
+        "it. requested: the connector is not asked. disabled: the connector delivers at least once, even if the "
+        "worker has exactly-once delivery enabled; Kafka Connect does not have this value.",
         validator=one_of([str(request) for request in ExactlyOnceRequest]),
         group=group, order_in_group=2, width=_W.SHORT,
     ).define(
         "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
-        "What ends a transaction: poll (each batch), interval (time), connector (the connector decides), snapshot (as poll, but "
-        "a snapshot of Debezium is one transaction) or source (the transactions of the database of a Debezium connector in "
-        "Java stay whole). Kafka Connect does not have the last two.",
+        "When a transaction is committed. poll: after each batch. interval: after transaction.boundary.interval.ms. "
+        "connector: when the connector says so. snapshot: as poll, but a snapshot of Debezium is one transaction. "
+        "source: after each batch too, but no transaction of the database that a Debezium connector in Java reads is "
+        "split. Kafka Connect does not have snapshot and source.",
         validator=one_of([str(boundary) for boundary in TransactionBoundary]),
         group=group, order_in_group=3, width=_W.SHORT,
     ).define(
         "transaction.boundary.interval.ms", _T.LONG, None, _I.LOW,
-        "For transaction.boundary=interval: how long a transaction collects records, in milliseconds; 0 is every "
-        "batch. Unset: the worker's offset.flush.interval.ms.",
+        "For transaction.boundary=interval: how long a transaction collects records, in milliseconds; 0: each batch "
+        "is a transaction. Unset: the worker's offset.flush.interval.ms.",
         validator=at_least(0), group=group, order_in_group=4, width=_W.SHORT,
     ).define(
         "offsets.storage.topic", _T.STRING, None, _I.LOW,
-        "A topic for this connector's source offsets alone. It is created if missing, offsets that it lacks are looked "
-        "up in the worker's offset.storage.topic, and commits are copied there. Unset: the worker's topic, or "
-        "the topic of that name on the cluster that producer.override.bootstrap.servers names.",
+        "A topic for this connector's source offsets alone. It is created if missing. Offsets that it lacks are read "
+        "from the worker's offset.storage.topic, and committed offsets are also copied to that topic. Unset: the "
+        "worker's topic; with producer.override.bootstrap.servers, the topic of that name on the cluster that this "
+        "property names.",
         validator=topic_name, group="offsets.topic", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
@@ -180,7 +184,7 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorConfig:
-    """A connector's configuration, checked. Times are in milliseconds; None where the worker's value holds."""
+    """A connector's configuration, checked. Times are in milliseconds. None means that the worker's value applies."""
 
     name: str
     connector_class: str
@@ -196,7 +200,7 @@ class ConnectorConfig:
     properties: Mapping[str, str] = field(repr=False)
     """All properties, with their placeholders resolved."""
     transformed: TransformedConfig = field(repr=False)
-    """The result of resolving them."""
+    """The result of resolving the placeholders."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ConnectorConfig:
@@ -207,9 +211,9 @@ class ConnectorConfig:
     def from_transformed(
         cls, transformed: TransformedConfig, defaults: Mapping[str, str] = MappingProxyType({})
     ) -> ConnectorConfig:
-        """Check properties whose placeholders are resolved. Raises as `from_properties`.
+        """Check properties whose placeholders are resolved. Raises the errors of `from_properties`.
 
-        `defaults` are the connector's own for properties that every connector has.
+        `defaults` are the connector's own defaults for properties that every connector has.
         """
         properties = transformed.properties
         values = connector_config_def().parse({**defaults, **properties})
@@ -250,9 +254,9 @@ def transform_chain(properties: Mapping[str, str]) -> tuple[TransformSpec, ...]:
 
 
 def chain_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
-    """Return the problems of the transform chain, on the properties that have them."""
+    """Return the errors in the transform chain, each on the property that causes it."""
     found: list[ConfigValue] = []
-    # A predicate counts as known even if it is malformed: that error is reported once.
+    # A malformed predicate counts as known, because its error is already reported.
     predicates = dict.fromkeys(_each("predicates", properties, found), PluginSpec("", {}))
     for alias in predicates:
         with _collected(found):
@@ -271,7 +275,7 @@ def _each(what: str, properties: Mapping[str, str], found: list[ConfigValue]) ->
 
 @contextmanager
 def _collected(found: list[ConfigValue]) -> Iterator[None]:
-    """Keep a ConfigError, on the property that it blames."""
+    """Collect a ConfigError as an error of the property that it names."""
     try:
         yield
     except ConfigError as error:
@@ -279,9 +283,9 @@ def _collected(found: list[ConfigValue]) -> Iterator[None]:
 
 
 def plugin_aliases(what: str, properties: Mapping[str, str]) -> list[str]:
-    """Return the aliases that the property `transforms` or `predicates` lists.
+    """Return the aliases in the list of the property `transforms` or `predicates`.
 
-    Raises ConfigError for one named twice.
+    Raises ConfigError for an alias that is named twice.
     """
     aliases = [alias for alias in parse_type(what, properties.get(what, ""), _T.LIST) if alias]
     if len(set(aliases)) < len(aliases):

@@ -19,8 +19,9 @@ Answer = TypeVar("Answer", bound=StrEnum)
 class ConnectorInstance:
     """Calls one SourceConnector.
 
-    Each method raises the connector's exception if that is an ordinary failure, and PluginError for anything else and
-    for a return value of another type. Methods may be called on the same threads as the connector's.
+    Each method raises the connector's own exception if that is an ordinary failure. It raises PluginError for anything
+    else that the connector raises, and for a return value of a wrong type. Each method may be called on the same
+    threads as the connector's own method.
     """
 
     def __init__(self, connector: SourceConnector, name: str) -> None:
@@ -54,7 +55,10 @@ class ConnectorInstance:
         return answer
 
     def validate_definitions(self, config: Config) -> list[ConfigValue]:
-        """Check a configuration against `config` alone. The validators in the definitions are the connector's code."""
+        """Check a configuration against `config` alone.
+
+        The definitions may contain validators, which are the connector's code.
+        """
         return call_plugin(f"A validator in the config() of connector {self._name}", self.config().validate, config)
 
     def validate(self, config: Config) -> list[ConfigValue]:
@@ -84,7 +88,7 @@ class ConnectorInstance:
         call_plugin(self._what("stop"), self._connector.stop)
 
     def abandon(self) -> None:
-        """End its code if `start` does not return, as far as it can be ended."""
+        """If `start` does not return, end the connector's code, as far as it can be ended."""
         if isinstance(self._connector, Abandonable):
             self._connector.abandon()
 
@@ -110,7 +114,7 @@ class ConnectorInstance:
         return [dict(config) for config in configs]
 
     def known_schemas(self, config: Config) -> dict[str, str]:
-        """Return the columns of the records of topics, as far as the configuration says them."""
+        """Return the columns of the records by topic, as far as they are known from the configuration."""
         answer: Any = call_plugin(self._what("known_schemas"), self._connector.known_schemas, config)
         expected = "a dict of str: the columns of each topic as DDL"
         if not isinstance(answer, Mapping):
@@ -132,7 +136,7 @@ class ConnectorInstance:
         return self._choice(method, answer, ConnectorTransactionBoundaries)
 
     def partitions_follow_task_configs(self, config: Config) -> bool:
-        """Ask the connector whether unchanged tasks may keep running when others change."""
+        """Ask the connector whether unchanged tasks may keep running when other tasks change."""
         method = "partitions_follow_task_configs"
         return self._bool(
             method, call_plugin(self._what(method), self._connector.partitions_follow_task_configs, config)
@@ -144,6 +148,20 @@ class ConnectorInstance:
         """Notify the connector of offsets that will be set."""
         answer = call_plugin(self._what("alter_offsets"), self._connector.alter_offsets, config, offsets)
         return self._bool("alter_offsets", answer)
+
+    def bind_offsets(
+        self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+    ) -> list[tuple[SourcePartition | None, SourceOffset | None]]:
+        """Return the offsets that the connector wants to store instead of the given ones, in the same order."""
+        expected = "the given pairs of source partition and offset, in their order"
+        answer: Any = call_plugin(self._what("bind_offsets"), self._connector.bind_offsets, config, offsets)
+        bound = self._list("bind_offsets", answer, expected)
+        if len(bound) != len(offsets):
+            self._refuse("bind_offsets", f"{kind_of(answer)} of {len(bound)} instead of {len(offsets)} pairs", expected)
+        for position, (pair, given) in enumerate(zip(bound, offsets, strict=True)):
+            if not _is_bound(pair, given):
+                self._refuse("bind_offsets", f"{kind_of(answer)} whose item {position} is not the given pair", expected)
+        return bound
 
     def _list(self, method: str, answer: Any, expected: str) -> list[Any]:
         if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
@@ -168,3 +186,14 @@ class ConnectorInstance:
 
     def _refuse(self, method: str, found: str, expected: str) -> NoReturn:
         refuse_answer(self._what(method), getattr(self._connector, method), found, expected)
+
+
+def _is_bound(pair: object, given: tuple[SourcePartition | None, SourceOffset | None]) -> bool:
+    """Whether a pair sets or removes the offset of the given source partition, as the given pair does."""
+    partition, offset = given
+    match pair:
+        case (found, None):
+            return found == partition and offset is None
+        case (found, Mapping()):
+            return found == partition and offset is not None
+    return False

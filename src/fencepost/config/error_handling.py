@@ -16,7 +16,7 @@ _T = ConfigDef.Type
 _MEDIUM: Final = ConfigDef.Importance.MEDIUM
 
 FOR_EVER: Final = -1
-"""As `errors.retry.timeout`: no limit."""
+"""The value of `errors.retry.timeout` that means no limit."""
 
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 
@@ -44,13 +44,13 @@ class ErrorHandling:
     log_enable: bool = False
     log_include_messages: bool = False
     dead_letter_topic: str | None = None
-    """The topic for refused records, None to drop them."""
+    """The topic for refused records; None to drop them."""
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> ErrorHandling:
         """Read the parsed values of the properties that `define_errors` defines.
 
-        Raises ConfigError for a dead letter queue that could never get a record.
+        Raises ConfigError for a dead letter queue that could never receive a record.
         """
         tolerance = Tolerance(values["errors.tolerance"].lower())
         if values[DEAD_LETTER_TOPIC] and tolerance is Tolerance.NONE:
@@ -75,14 +75,14 @@ class ErrorTexts:
     """The parts of the properties' documentation that differ between connectors and sinks of Spark queries."""
 
     tolerance: str = (
-        "What to do with a record that cannot be read, transformed or converted, or that names a topic, partition or "
-        "timestamp that no record can have: none fails the task, all skips the record. A record that Kafka refuses, or "
-        "whose topic does not have its partition, fails the task with either."
+        "What happens to a record that cannot be read, transformed or converted, or that names a topic, partition or "
+        "timestamp that no record can have. none: the task fails. all: the record is skipped. With both values, the "
+        "task fails if Kafka refuses a record, or if the record's topic does not have its partition."
     )
     dead_letters: str = (
-        "The topic for records that errors.tolerance=all skips, written in the same transaction as the other records and "
-        "the source offsets. Headers __connect.errors.* say what was wrong, and where. Kafka Connect has this for sinks "
-        "only. By default they are dropped."
+        "The topic for records that errors.tolerance=all skips, written in the same transaction as the other records "
+        "and the source offsets. Headers __connect.errors.* name the error, the stage and the plugin. Kafka Connect "
+        "has this property for sinks only. Unset: skipped records are dropped."
     )
     logged: str = "record that cannot be read, transformed or converted"
 
@@ -95,12 +95,13 @@ def define_errors(definitions: ConfigDef, texts: ErrorTexts = _OF_CONNECTORS) ->
     group = "Error Handling"
     definitions.define(
         "errors.retry.timeout", _T.LONG, 0, _MEDIUM,
-        "How long a transform or converter that raises RetriableError is retried, in milliseconds, for each batch; "
-        "0: not at all, -1: without limit.",
+        "How long a transform or converter that raises RetriableError is retried for one batch, in milliseconds; 0: "
+        "not at all, -1: without limit.",
         validator=at_least(FOR_EVER, nullable=False), group=group, order_in_group=1, width=ConfigDef.Width.MEDIUM,
     ).define(
         "errors.retry.delay.max.ms", _T.LONG, 60_000, _MEDIUM,
-        "The longest pause between two such attempts, in milliseconds. Pauses begin with 300 ms and double.",
+        "The longest pause between two attempts within errors.retry.timeout, in milliseconds. The first pause is 300 "
+        "ms, and each further pause is twice as long.",
         validator=at_least(1, nullable=False), group=group, order_in_group=2, width=ConfigDef.Width.MEDIUM,
     ).define(
         "errors.tolerance", _T.STRING, str(Tolerance.NONE), _MEDIUM, texts.tolerance,
@@ -108,12 +109,12 @@ def define_errors(definitions: ConfigDef, texts: ErrorTexts = _OF_CONNECTORS) ->
         width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.enable", _T.BOOLEAN, False, _MEDIUM,
-        f"Whether each {texts.logged} is logged, with the stage, the plugin and the reason: the first 1,000 of a batch, or "
-        "of each executor's part of one, and how many more there were.",
+        f"Whether each {texts.logged} is logged, with the stage, the plugin and the reason. Of one batch, or of one Spark "
+        "executor's part of it, the first 1,000 are logged, and the number of the others.",
         group=group, order_in_group=4, width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.include.messages", _T.BOOLEAN, False, _MEDIUM,
-        "Whether that log shows the record itself, which may contain confidential data.",
+        "Whether the log of errors.log.enable also shows the record, which may contain confidential data.",
         group=group, order_in_group=5, width=ConfigDef.Width.SHORT,
     ).define(
         DEAD_LETTER_TOPIC, _T.STRING, "", _MEDIUM, texts.dead_letters,
@@ -127,7 +128,7 @@ def _topic_or_nothing(name: str, value: Any) -> None:
 
 
 def dead_letter_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
-    """Return the error of a dead letter queue that could never get a record, on its property."""
+    """Return the error of a dead letter queue that could never receive a record, on the property that causes it."""
     topic = properties.get(DEAD_LETTER_TOPIC, "").strip()
     if not topic or properties.get("errors.tolerance", str(Tolerance.NONE)).strip().lower() != Tolerance.NONE:
         return []

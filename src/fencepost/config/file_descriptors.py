@@ -13,8 +13,8 @@ from typing import Final
 
 from fencepost.api.errors import RetriableError, describe_error
 
-_MOST: Final = 1 << 20
-"""The limit that is set if the hard one is higher, or infinite, as in containers."""
+_MAX_LIMIT: Final = 1 << 20
+"""The limit that is set if the hard limit is higher, or infinite, as in containers."""
 
 _RESERVED: Final = 32
 _SHARE_RESERVED: Final = 8
@@ -23,7 +23,7 @@ _MOST_FOR_REQUESTS: Final = 1000
 
 _OPEN: Final = "/dev/fd"
 _COUNTED: Final = Path("/proc/self/fd")
-"""Its size is the number of descriptors since Linux 6.2, and 0 before."""
+"""Since Linux 6.2, the size of this folder is the number of open descriptors. In older versions, the size is 0."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
 
@@ -38,7 +38,7 @@ class OutOfFileDescriptorsError(RetriableError):
 
 
 def explained(what: str, error: Exception) -> Exception:
-    """Return an error; if no descriptor was left, return an error that says so, with the given one as its cause."""
+    """Return an OutOfFileDescriptorsError if missing descriptors caused the given error; else the given error."""
     if isinstance(error, OutOfFileDescriptorsError) or not is_exhaustion(error):
         return error
     explanation = OutOfFileDescriptorsError(f"{what} failed for want of file descriptors ({describe_error(error)})")
@@ -47,9 +47,12 @@ def explained(what: str, error: Exception) -> Exception:
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one, as a JVM does: the usual soft one is 1024, for programs that use select()."""
+    """Raise the soft limit to the hard one, as a JVM does.
+
+    The usual soft limit is 1024, for programs that use select().
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
+    wanted = _MAX_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _MAX_LIMIT)
     if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -57,7 +60,7 @@ def raise_limit() -> None:
 def limit() -> int:
     """Return how many descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else soft
+    return _MAX_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 def reserved() -> int:
@@ -66,12 +69,15 @@ def reserved() -> int:
 
 
 def for_requests() -> int:
-    """Return how many connections the REST API may have: the others are for brokers, databases and files."""
+    """Return how many connections the REST API may have. Other descriptors are for brokers, databases and files."""
     return min(_MOST_FOR_REQUESTS, limit() // _SHARE_OF_REQUESTS)
 
 
 def free() -> int:
-    """Return how many more descriptors this process may have now. Unlimited if the system does not show it."""
+    """Return how many more descriptors this process may open now.
+
+    If the system does not show the open descriptors, none counts as open.
+    """
     with suppress(OSError):
         if count := _COUNTED.stat().st_size:
             return max(0, limit() - count)
@@ -85,7 +91,7 @@ def free() -> int:
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Return whether a descriptor that was just opened is one of the last, which are reserved.
+    """Return whether a descriptor that was just opened is among the last free ones, which are reserved.
 
     The system gives the lowest free number, so all lower ones are in use.
     """
@@ -98,7 +104,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def _is_exhausted(error: BaseException) -> bool:
-    # Looking up a host's name needs files, and fails without saying why.
+    # Looking up a host's name needs files. Without a free descriptor, resolution fails without saying why.
     unresolved = isinstance(error, socket.gaierror) and free() == 0
     refused = isinstance(error, OSError) and error.errno in _EXHAUSTED
     return unresolved or refused or isinstance(error, OutOfFileDescriptorsError)

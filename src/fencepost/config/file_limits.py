@@ -16,12 +16,12 @@ _OF_SYSTEM: Final = (
 """Directories that contain no data."""
 _HOLD_OTHERS: Final = ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr", "/var")  # noqa: S108 - not for us
 _HOLD_SYSTEMS: Final = (Path("/usr"), Path("/var"))
-"""Both contain directories of others; each of these is a system directory."""
+"""A directory directly below one of these is a system directory."""
 
 _FILE: Final = "file://"
 _NAMING: Final = (".location", ".file")
-"""The suffixes of properties that name files; others are recognised by a value that is a path to a file."""
-# Properties that name files for connectors, or for everyone.
+"""The suffixes of properties that name files. Any other property names a file if its value is the path of one."""
+# These properties name files that connectors, or everybody, may read.
 _NOT_OWN: Final = (PROPERTY, "plugin.path")
 _PROVIDER_PATHS: Final = ".param.allowed.paths"
 
@@ -45,9 +45,9 @@ def working_directory(own: OwnFiles) -> AllowedPaths:
 
 
 def own_files(properties: Mapping[str, str], named: Iterable[str]) -> OwnFiles:
-    """Return the worker's own files: the `named` ones, its properties' ones, and its config providers' ones.
+    """Return the worker's own files: the `named` ones, and files of its properties and config providers.
 
-    A config provider's directory is left out if the allowed directory of connectors is the same, or within it.
+    A config provider's directory is left out if it is, or contains, a directory that connectors are allowed to read.
     """
     return OwnFiles.of([*named, *_in_properties(properties), *_of_providers(properties)])
 

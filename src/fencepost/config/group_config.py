@@ -1,4 +1,4 @@
-"""A worker's membership in its group, under the property names of Kafka Connect."""
+"""The settings of a worker's membership in its group. The properties have Kafka Connect's names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def group_config_def() -> ConfigDef:
         )
         .define(
             _VERIFICATION_ALGORITHMS, _T.LIST, "HmacSHA256", _I.LOW,
-            "The algorithms of signatures that this worker accepts, comma-separated.", validator=_algorithms,
+            "The signature algorithms that this worker accepts in requests of other workers, comma-separated.",
+            validator=_algorithms,
         )
     )  # fmt: skip
 
@@ -52,24 +53,34 @@ def _times() -> ConfigDef:
         (
             "session.timeout.ms",
             10_000,
-            "The time without a heartbeat after which a worker's connectors and tasks go to others.",
+            "How long a worker may send no heartbeat before the group gives its connectors and tasks to others.",
         ),
         (
             "heartbeat.interval.ms",
             500,
-            "The interval of heartbeats, which also announce rebalances; shorter right after one (Kafka Connect: 3 s).",
+            (
+                "The pause between a worker's heartbeats (Kafka Connect's default: 3 s), whose answers announce "
+                "rebalances. Right after a rebalance the pause is shorter."
+            ),
         ),
-        ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what is assigned to others."),
+        (
+            "rebalance.timeout.ms",
+            60_000,
+            "How long a worker may take in a rebalance to stop the connectors and tasks that move to other workers.",
+        ),
         (
             "scheduled.rebalance.max.delay.ms",
             10_000,
-            "How long the work of a worker that left waits for its return, unassigned (Kafka Connect: 5 minutes).",
+            (
+                "How long the connectors and tasks of a worker that left the group stay unassigned, in case the worker "
+                "returns (Kafka Connect's default: 5 minutes)."
+            ),
         ),
         ("inter.worker.key.ttl.ms", 3_600_000, "The lifetime of a session key, which signs requests between workers."),
         (
             "worker.sync.timeout.ms",
             10_000,
-            "How long the restart of a task may wait for the latest task configurations (Kafka Connect: 3 s).",
+            "How long a task's restart may wait for the latest task configurations (Kafka Connect's default: 3 s).",
         ),
     ):
         least = 0 if name.startswith("scheduled.") else 1

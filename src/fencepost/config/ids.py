@@ -8,7 +8,8 @@ from typing import NamedTuple
 class ConnectorTaskId(NamedTuple):
     """Names a task: its connector, and its number from 0."""
 
-    # A tuple, because each rebalance hashes and compares the ids of all tasks of the group many times.
+    # The class is a named tuple, for speed: each rebalance hashes and compares the ids of all tasks of the group many
+    # times.
 
     connector: str
     task: int

@@ -1,4 +1,4 @@
-"""The topics that a worker keeps its state in: their properties, and what these say."""
+"""The topics in which a worker keeps its state: their properties, and the values of these properties."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _REQUIRED: Final = ConfigDef.NO_DEFAULT
 STANDALONE_GROUP: Final = "connect-standalone"
 """The default group of a standalone worker."""
 
-# The ends of the names of a standalone worker's topics, after the group: offsets and task counts have the names of
-# connectors only, so two groups must not share these topics by accident.
+# The name of a standalone worker's topic is its group and one of these endings. The group must be in the name because
+# source offsets and task counts are stored under the names of connectors only: two groups must not share a topic.
 STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
 AUTOMATIC_CREATION: Final = "internal.topics.automatic.creation.enable"
-"""The property of KIP-1209."""
+"""The property, introduced by KIP-1209, that says whether workers create these topics."""
 _STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
 
 
@@ -38,13 +38,13 @@ class InternalTopic:
     partitions: int
     replication_factor: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Topic settings; `cleanup.policy` is `compact`, whatever they say."""
+    """Topic settings. `cleanup.policy` is always `compact`, whatever the settings say."""
     created: bool = True
-    """Whether workers create it if it is missing."""
+    """Whether workers create the topic if it is missing."""
 
 
 def define_internal_topics(definitions: ConfigDef, *, alone: bool) -> None:
-    """Define the properties. A standalone worker, which is `alone`, has defaults for the names."""
+    """Define the properties. A standalone worker (`alone`) has defaults for the names of the topics."""
     partitions = {"offset": 25, "config": 1, "status": 5}
     purpose = {"offset": "source offsets", "config": "configurations", "status": "states"}
     for store, ending in STORES.items():
@@ -74,8 +74,9 @@ def define_internal_topics(definitions: ConfigDef, *, alone: bool) -> None:
             )  # fmt: skip
     definitions.define(
         AUTOMATIC_CREATION, _T.BOOLEAN, True, _I.LOW,
-        "Whether workers create these topics, and offsets topics of connectors, if they are missing. Otherwise a worker "
-        "does not start without its topics, nor a connector: `fencepost topics create` creates them.",
+        "Whether workers create their own topics (offset.storage.topic, config.storage.topic, status.storage.topic) "
+        "and the offsets topics of connectors if they are missing. If false, a worker or connector does not start "
+        "until its topics exist; `fencepost topics create` creates them.",
     )  # fmt: skip
 
 
@@ -105,6 +106,7 @@ def _standalone_topic(store: str, group_id: str) -> str:
         topic_name(f"{store}.storage.topic", name)
     except ConfigError as error:
         raise ConfigError(
-            f"{store}.storage.topic is unset, and group.id={group_id} makes no name for it: {error}", name=error.name
+            f"{store}.storage.topic is unset, and group.id={group_id} is not usable as a part of its name: {error}",
+            name=error.name,
         ) from None
     return name

@@ -1,9 +1,10 @@
 """Finds the plugins in the jars of `plugin.path`, as Kafka Connect does, without a JVM.
 
-Each folder below a directory of `plugin.path` that has jars, at any depth, is a plugin, and so is each jar beside such
-folders. The classes of a plugin are those that its jars' service files list (KIP-898). A plugin whose jars have no such
-file is scanned: a class counts if its superclasses and interfaces, as far as the plugin has them, include one of BASES.
-Connect's own converters and transforms do not count: each JVM has them anyway.
+In a directory of `plugin.path`, each folder that contains jars, at any depth, is a plugin, and so is each jar directly
+in the directory. The classes of a plugin are listed in its jars' service files (KIP-898). A plugin whose service files
+list no connector is scanned: a class counts if its superclasses and interfaces, as far as the plugin has them, include
+one of BASES. Connect's own converters and transforms do not count: each JVM has them anyway. Other plugins are not
+scanned, because that takes long: their unlisted classes are found only by their full names.
 
 A worker reads `plugin.path` once, when it starts.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +26,12 @@ from typing import Final
 
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
+from fencepost.config.entry_points import CONNECTORS, registered
 
 _log: Final = logging.getLogger(__name__)
 
+JAVA: Final = "java:"
+"""The prefix of a name in a configuration that stands for a class in Java only."""
 CONNECT: Final = "org.apache.kafka.connect."
 """The package of Kafka Connect's own classes."""
 SOURCE_CONNECTOR: Final = f"{CONNECT}source.SourceConnector"
@@ -37,13 +42,21 @@ CONVERTER: Final = f"{CONNECT}storage.Converter"
 HEADER_CONVERTER: Final = f"{CONNECT}storage.HeaderConverter"
 BASES: Final = (SOURCE_CONNECTOR, TRANSFORMATION, PREDICATE, CONVERTER, HEADER_CONVERTER)
 """The Java types of plugins: each class that a configuration names derives from one of them."""
+_CONNECTORS: Final = (SOURCE_CONNECTOR, SINK_CONNECTOR)
+_ALL: Final = (*BASES, SINK_CONNECTOR)
 OF_CONNECT: Final = Path("Kafka Connect")
-"""The location of Kafka Connect's own plugins, which each JVM has."""
+"""Stands for the location of Kafka Connect's own plugins, which each JVM has."""
+
+_searching: Final = threading.Lock()
+"""A cache does not keep two threads from the same search, whose messages would then be in the log twice."""
 
 _OF_API: Final = tuple(f"{CONNECT}{package}." for package in ("storage", "converters", "json", "transforms"))
 _SERVICES: Final = "META-INF/services/"
 _CONNECT_SERVICES: Final = _SERVICES + CONNECT
 _JAR: Final = ".jar"
+
+_OF_PYTHON: Final = frozenset({"pyvenv.cfg", "conda-meta", "site-packages", "dist-packages"})
+"""Names that only occur in an installation of Python."""
 
 _DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """The errors of a jar that cannot be read, or whose content is damaged."""
@@ -54,7 +67,7 @@ _ABSTRACT: Final = 0x0600
 _UTF8: Final = 1
 _CLASS: Final = 7
 _TWO_ENTRIES: Final = (5, 6)
-# The sizes of the other entries of a class file's constants, by their tags (JVM specification, 4.4).
+# For each tag, the size of an entry in a class file's constant pool (JVM specification, 4.4), except texts in UTF-8.
 _SIZES: Final = {
     3: 4,
     4: 4,
@@ -77,9 +90,9 @@ _SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JavaPlugin:
-    """A Java class that a configuration may name. Its plugin is the folder or jar `location`, with these `jars`.
+    """A Java class that a configuration may name. Its plugin is a folder or jar at `location`, and has these `jars`.
 
-    `base` is its base class, one of BASES, or SINK_CONNECTOR.
+    `base` is the class's base class, one of BASES, or SINK_CONNECTOR.
     """
 
     java_class: str
@@ -89,15 +102,15 @@ class JavaPlugin:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that Connect knows the class by: the class, and the aliases without its package and its suffix."""
+        """The names by which Connect knows the class: the full name, and aliases without package and suffix."""
         simple = self.java_class.rpartition(".")[2]
-        is_connector = self.base in (SOURCE_CONNECTOR, SINK_CONNECTOR)
+        is_connector = self.base in _CONNECTORS
         suffix = "Connector" if is_connector else self.base.rpartition(".")[2]
         return frozenset({self.java_class, simple, simple.removesuffix(suffix)} - {""})
 
 
 class JavaClass:
-    """Stands for a class in Java that is not a connector. Its configuration is checked in a JVM."""
+    """Stands for a Java class that is not a connector. The class's configuration is checked in a JVM."""
 
     @classmethod
     def java_version(cls) -> str:
@@ -111,30 +124,34 @@ class JavaClass:
 
 
 def find_java_connectors(directories: Sequence[Path], name: str) -> tuple[JavaPlugin, ...]:
-    """Return the Java connectors of that class or alias, one for each folder that has it.
+    """Return the Java connectors with this class or alias, one for each folder that has it.
 
-    Raises ConfigError if an alias stands for several classes.
+    A class that no service file lists is also found, but only by its full name. Raises ConfigError if an alias stands for
+    several classes.
     """
     found = [plugin for plugin in java_connectors(tuple(directories)) if name in plugin.names]
+    found = found or [
+        JavaPlugin(name, location, jars)
+        for location, jars in _with_class(tuple(directories), name)
+        if (SOURCE_CONNECTOR, name) in _scanned(jars)
+    ]
     _refuse_several_classes(f"The Java connector {name}", found, "connector.class")
     return tuple(found)
 
 
 def find_beside(connector: JavaPlugin, base: str, directories: Sequence[Path], name: str) -> tuple[JavaPlugin, ...]:
-    """Return the plugins for a connector's pipeline by their base and their class or alias, one for each folder.
+    """Return the plugins of type `base` with this class or alias for a connector's pipeline, one for each folder.
 
-    The one in the connector's own folder comes first. A class that no service file lists is found as well, by its full
-    name. Raises ConfigError if an alias stands for several classes.
+    The plugin in the connector's own folder comes first. A class that no service file lists is also found, but only by
+    its full name. Raises ConfigError if an alias stands for several classes.
     """
     found = [plugin for plugin in java_plugins(tuple(directories)) if plugin.base == base and name in plugin.names]
     found = found or [
-        JavaPlugin(name, location, jars, base)
-        for location, jars in _folders(tuple(directories))
-        if "." in name and _have(jars, f"{name.replace('.', '/')}.class")
+        JavaPlugin(name, location, jars, base) for location, jars in _with_class(tuple(directories), name)
     ]
     own = [plugin for plugin in found if plugin.location == connector.location]
     if len({plugin.java_class for plugin in own}) == 1:
-        # An alias means the class in the connector's folder.
+        # An alias means the class in the connector's own folder.
         found = [plugin for plugin in found if plugin.java_class == own[0].java_class]
     _refuse_several_classes(name, found, None)
     return (*own, *(plugin for plugin in found if plugin not in own))
@@ -154,9 +171,14 @@ def java_connectors(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
     return tuple(plugin for plugin in java_plugins(directories) if plugin.base == SOURCE_CONNECTOR)
 
 
-@lru_cache(maxsize=16)
 def java_sinks(directories: tuple[Path, ...]) -> frozenset[str]:
-    """Return the names of the sink connectors in directories, which nothing here runs."""
+    """Return the names of the sink connectors in directories. This worker cannot run sink connectors."""
+    with _searching:
+        return _sinks(directories)
+
+
+@lru_cache(maxsize=16)
+def _sinks(directories: tuple[Path, ...]) -> frozenset[str]:
     return frozenset(
         name
         for location, jars in _folders(directories)
@@ -165,17 +187,34 @@ def java_sinks(directories: tuple[Path, ...]) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=16)
 def java_plugins(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
     """Return the plugins of all kinds in directories, by class. A jar that cannot be read is logged."""
+    with _searching:
+        return _all_plugins(directories)
+
+
+@lru_cache(maxsize=16)
+def _all_plugins(directories: tuple[Path, ...]) -> tuple[JavaPlugin, ...]:
     found = [
         JavaPlugin(name, location, jars, base)
         for location, jars in _folders(directories)
         for base, name in _classes(jars, BASES)
     ]
-    for plugin in found:
-        _log.info("The Java class %s is in %s", plugin.java_class, plugin.location)
+    # A class may be a converter and a header converter.
+    for message in dict.fromkeys(f"{one.java_class} is in {one.location}{_place_of(one)}" for one in found):
+        _log.info("The Java class %s", message)
     return tuple(sorted(found, key=lambda plugin: (plugin.java_class, plugin.location)))
+
+
+def _place_of(plugin: JavaPlugin) -> str:
+    """Return the end of a log line: which Python connector a Java connector replaces; empty if it replaces none."""
+    in_python = registered(CONNECTORS) if plugin.base == SOURCE_CONNECTOR else {}
+    # The full name comes first, because aliases are shorter.
+    taken = next((name for name in sorted(plugin.names, key=len, reverse=True) if name in in_python), None)
+    if taken is None:
+        return ""
+    path = in_python[taken].value.replace(":", ".")
+    return f", and takes the place of {path} in Python: that one is fencepost:{taken}"
 
 
 @lru_cache(maxsize=16)
@@ -184,9 +223,16 @@ def _folders(directories: tuple[Path, ...]) -> tuple[tuple[Path, tuple[Path, ...
     return tuple(plugin for directory in directories for plugin in _plugins(directory))
 
 
+def _with_class(directories: tuple[Path, ...], name: str) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    """The location and jars of each plugin that has a class of this full name."""
+    if "." in name:
+        path = f"{name.replace('.', '/')}.class"
+        yield from (plugin for plugin in _folders(directories) if _have(plugin[1], path))
+
+
 @lru_cache(maxsize=1024)
 def _have(jars: tuple[Path, ...], name: str) -> bool:
-    """Whether a file is in any of some jars. Those that cannot be read were logged."""
+    """Whether any of these jars contains a file. Jars that cannot be read are skipped: they were logged before."""
     for jar in jars:
         with suppress(*_DAMAGED), zipfile.ZipFile(jar) as archive:
             if name in archive.namelist():
@@ -195,13 +241,21 @@ def _have(jars: tuple[Path, ...], name: str) -> bool:
 
 
 def forget_plugins() -> None:
-    """Read the directories again."""
-    for cached in (java_plugins, java_sinks, _folders, _have):
+    """Clear the caches, so that the directories are read again."""
+    for cached in (_all_plugins, _sinks, _folders, _listed, _have, _scanned):
         cached.cache_clear()
 
 
+def _is_of_python(folder: str, names: Iterable[str]) -> bool:
+    """Whether a folder belongs to an installation of Python. The jars there are PySpark's: it takes long to scan them."""
+    return Path(folder).name in _OF_PYTHON or not _OF_PYTHON.isdisjoint(names)
+
+
 def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+    paths = sorted(directory.iterdir()) if directory.is_dir() else []
+    if _is_of_python(str(directory), [path.name for path in paths]):
+        return
+    for path in paths:
         if path.is_dir():
             jars = _jars(path)
             if jars:
@@ -211,13 +265,13 @@ def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
 
 
 def _jars(plugin: Path) -> tuple[Path, ...]:
-    """The jars in a folder, at any depth, and behind links to folders."""
+    """Return the jars in a folder, at any depth, also behind links, but not in an installation of Python."""
     found: list[Path] = []
     seen: set[str] = set()
     for folder, folders, names in os.walk(plugin, followlinks=True):
         real = os.path.realpath(folder)
-        if real in seen:
-            # Links may lead in circles.
+        # Links may form a circle.
+        if real in seen or _is_of_python(folder, [*folders, *names]):
             folders.clear()
         else:
             seen.add(real)
@@ -226,24 +280,30 @@ def _jars(plugin: Path) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def _classes(jars: Sequence[Path], bases: Sequence[str]) -> list[tuple[str, str]]:
-    """The base and the name of each plugin's class in jars, of those with one of some bases."""
+def _classes(jars: tuple[Path, ...], bases: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the plugin classes in jars that have one of these `bases`, as pairs of base and name."""
+    return [found for found in _listed(jars) if found[0] in bases]
+
+
+@lru_cache(maxsize=1024)
+def _listed(jars: tuple[Path, ...]) -> Sequence[tuple[str, str]]:
     listed: dict[tuple[str, str], None] = {}
-    has_services = False
     for jar in jars:
         try:
             with zipfile.ZipFile(jar) as archive:
-                names = archive.namelist()
-                for service in names:
+                for service in archive.namelist():
                     if service.startswith(_CONNECT_SERVICES):
                         base = service.removeprefix(_SERVICES)
+                        # The jar of Connect's API has service files of its own, and often lies beside a plugin: it does
+                        # not count.
                         own = _not_of_api((base, name) for name in _service(archive.read(service)))
-                        # Connect's API has service files of its own, and often lies beside a plugin.
-                        has_services = has_services or bool(own)
-                        listed |= dict.fromkeys(found for found in own if base in bases)
+                        listed |= dict.fromkeys(own)
         except _DAMAGED as error:
             _log.error("The jar %s of plugin.path cannot be read: %s", jar, error)
-    return list(listed) if has_services else _scanned(jars, bases)
+    if not any(base in _CONNECTORS for base, _ in listed):
+        # Often a converter's jar lists its class, and the jar of the connector beside it does not.
+        listed |= dict.fromkeys(_scanned(jars))
+    return tuple(listed)
 
 
 def _service(text: bytes) -> Iterator[str]:
@@ -253,8 +313,9 @@ def _service(text: bytes) -> Iterator[str]:
             yield name
 
 
-def _scanned(jars: Sequence[Path], bases: Sequence[str]) -> list[tuple[str, str]]:
-    """The base and the name of each plugin's class among all classes of jars."""
+@lru_cache(maxsize=1024)
+def _scanned(jars: tuple[Path, ...]) -> Sequence[tuple[str, str]]:
+    """Scan all classes in jars. Return the plugin classes as pairs of base and name."""
     classes: dict[str, _ClassFile] = {}
     for jar in jars:
         try:
@@ -266,7 +327,7 @@ def _scanned(jars: Sequence[Path], bases: Sequence[str]) -> list[tuple[str, str]
         except (*_DAMAGED, ValueError, struct.error, LookupError) as error:
             _log.error("The jar %s of plugin.path cannot be scanned for plugins: %s", jar, error)
     concrete = sorted(name for name, one in classes.items() if not one.is_abstract)
-    return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(bases))
+    return _not_of_api((base, name) for name in concrete for base in _above(classes, name).intersection(_ALL))
 
 
 def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -274,7 +335,7 @@ def _not_of_api(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _above(classes: Mapping[str, _ClassFile], name: str) -> set[str]:
-    """The known classes that a class extends and implements."""
+    """Return the classes and interfaces above a class, as far as they are known."""
     found: set[str] = set()
     left = [name]
     while left:
@@ -293,10 +354,10 @@ class _ClassFile:
 
 
 def _class_file(data: bytes) -> _ClassFile:
-    """Read the names in a class file. Raises ValueError, LookupError or struct.error for anything else."""
+    """Read the names in a class file. Raises ValueError, LookupError or struct.error for other data."""
     magic, _, count = struct.unpack_from(">IIH", data)
     if magic != _MAGIC:
-        raise ValueError("it has a class file that is none")
+        raise ValueError("one of its .class files is not a class file")
     texts: dict[int, str] = {}
     names: dict[int, int] = {}
     at, number = 10, 1

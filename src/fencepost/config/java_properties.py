@@ -1,7 +1,7 @@
-"""Properties that the Java classes of the built-in plugins have, and ours do not define.
+"""Properties of the built-in plugins' Java classes that our Python classes do not define.
 
-A property is one of four things: defined by our class; without an effect on a source, and accepted; refused, because
-records would differ from Java's; or unknown to both, which is a warning, because Java ignores it.
+A property is one of four things: defined by our class; accepted, because it has no effect on a source; refused, because
+records would differ from Java's; or unknown to both, which causes only a warning, because Java ignores it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "schema.name.adjustment.mode": "names of schemas stay as they are",
     },
 }
-"""Why each property of a class is refused: its present ones, and old ones that other guides still mention."""
+"""For each class, the refused properties and the reasons. Old properties that guides still mention are included."""
 
 WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
     f"{_CONVERTERS}.base.BuiltinConverter": frozenset({"converter.type"}),
@@ -158,17 +158,17 @@ WITHOUT_EFFECT: Final[Mapping[str, frozenset[str]]] = {
         {"deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"}
     ),
 }
-"""Properties for sinks, for caches and for defaults of fields, and properties that a Java worker sets itself."""
+"""Accepted properties: for sinks, for caches, for defaults of fields, and properties that a Java worker sets itself."""
 
 OPEN_PREFIXES: Final[Mapping[str, frozenset[str]]] = {
     f"{_CONVERTERS}.registry.base.RegistryConverter": frozenset({"request.header."}),
     f"{_CONVERTERS}.avro.apicurio.ApicurioAvroConverter": frozenset({"apicurio.registry.request.headers."}),
 }
-"""Prefixes of properties whose names are free."""
+"""Prefixes of properties whose names may end with any text."""
 
 
 def refusals(plugin: type[Any], properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the refused properties of a plugin's class that are given, each with a message."""
+    """Return the refused properties that are set for a plugin's class, each with a message."""
     return {
         name: f"The property {name} of {plugin.__name__} is not supported: {reason}. Remove {name}"
         for table in _of_class(plugin, REFUSED)
@@ -188,7 +188,7 @@ def open_prefixes(plugin: type[Any]) -> frozenset[str]:
 
 
 def takes_any_property(plugin: type[Any], defined: Iterable[str]) -> bool:
-    """Whether any property of a plugin is accepted because it defines none and is not built in."""
+    """Whether a plugin accepts any property: because it defines none, and is not built in."""
     return not list(defined) and not plugin.__module__.startswith("fencepost.")
 
 

@@ -1,7 +1,7 @@
-"""Checks regular expressions of Java's, which Spark runs, without a JVM: `java.util.regex.Pattern`, Java 17.
+"""Checks Java regular expressions, which Spark runs, without a JVM: `java.util.regex.Pattern` of Java 17.
 
-A worker validates a configuration without a session of Spark. Where this grammar is narrower than Java's for a rare
-feature (the flag x), the error says so.
+A worker validates a configuration without a Spark session. For a rare feature (the flag x) this check allows less than
+Java does; then the error says so.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ESCAPES: Final = re.compile(
     r"|N\{[^}]+\}|[^a-zA-Z0-9]",
     re.DOTALL,
 )
-"""Escapes of one character."""
+"""Escapes that stand for one character."""
 _CONTROLS: Final = "tnrfae"
 _CLASSES: Final = "dDhHsSvVwW"
 _OUTSIDE: Final = "RXbBAGZz"
-"""Escapes that classes do not have."""
+"""Escapes that are allowed only outside of character classes."""
 _PROPERTY: Final = re.compile(r"[pP](?:\{([^}]*)\}|([^{]))")
 _PROPERTIES: Final = frozenset(
     [
@@ -108,7 +108,7 @@ _MOST_REPETITIONS: Final = 2**31 - 1
 
 
 def _is_property(name: str) -> bool:
-    """Whether Java has a class of characters of a name between the braces after p."""
+    """Whether Java has a character class with this name, as written between the braces after p."""
     if (found := _NAMED_PROPERTY.fullmatch(name)) is not None:
         script, block, value = found.groups()
         return is_script(value) if script else is_block(value) if block else value in _PROPERTIES
@@ -120,10 +120,10 @@ def _is_property(name: str) -> bool:
 
 
 class JavaRegex:
-    """A regular expression of Java's. Raises ValueError with the error and its position.
+    """A Java regular expression. Raises ValueError with the error and its position.
 
-    `groups` is their number, `names` are the names of the named ones. `whole` is an expression that matches a whole
-    text if this one matches it.
+    `groups` is the number of groups; `names` are the names of the named groups. `whole` is the same expression, but
+    matches only whole texts.
     """
 
     def __init__(self, text: str) -> None:
@@ -160,7 +160,7 @@ class JavaRegex:
                 self._quantifier()
 
     def _atom(self) -> bool:
-        """Read an element that a quantifier may follow. False if there is none."""
+        """Read an element that a quantifier may follow. Returns False if there is no such element."""
         match self._next():
             case "(":
                 return self._group()
@@ -171,7 +171,7 @@ class JavaRegex:
             case "*" | "+" | "?":
                 raise self._error(f"has a {self._next()} with nothing before it to repeat")
             case "{":
-                # Java repeats nothing, too.
+                # Java, too, accepts a quantifier that has nothing before it.
                 return True
             case _:
                 self._at += 1
@@ -230,7 +230,7 @@ class JavaRegex:
         return True
 
     def _escape(self) -> bool:
-        """Read a backslash and the escape after it, outside of classes."""
+        """Read a backslash and the escape after it, outside of character classes."""
         start = self._at
         self._at += 1
         if not self._next():
@@ -238,7 +238,7 @@ class JavaRegex:
         if self._next() == "Q":
             return self._quoted()
         if self._next() == "E":
-            # Outside of a quotation Java takes it for an unknown escape.
+            # Outside of a quotation, Java considers \E an unknown escape.
             raise self._error(r"has an \E without a \Q", start)
         if self._next() in "123456789":
             if self._lookbehinds:
@@ -263,7 +263,7 @@ class JavaRegex:
         return bool(content)
 
     def _character(self, start: int) -> str | None:
-        """Read an escape for one character or a set. Returns the character; None for a set."""
+        """Read an escape for one character or for a set. Returns the character, or None for a set."""
         if (prop := self._take(_PROPERTY)) is not None:
             name = prop[1] if prop[1] is not None else prop[2]
             if not _is_property(name):
@@ -281,7 +281,7 @@ class JavaRegex:
         return _character_of(found[0])
 
     def _class(self) -> None:
-        """Read a set of characters in brackets, which may hold others, and intersections."""
+        """Read a set of characters in brackets, which may contain other sets, and intersections."""
         start = self._at
         self._at += 2 if self._next(2) == "[^" else 1
         empty = True
@@ -335,7 +335,7 @@ def _character_of(escape: str) -> str:
 
 
 def check_replacement(regex: JavaRegex, text: str) -> None:
-    """Raise ValueError for a replacement, with $1, ${name} and escapes, that `Matcher.replaceAll` refuses."""
+    """Raise ValueError if `Matcher.replaceAll` refuses a replacement, which may contain $1, ${name} and escapes."""
     at = 0
     while at < len(text):
         if text[at] == "\\":
@@ -369,7 +369,7 @@ def _group_end(regex: JavaRegex, text: str, at: int) -> int:
 
 
 def java_regex(name: str, value: Any) -> JavaRegex:
-    """Read the value of a property. Raises ConfigError."""
+    """Return the value of a property as a Java regular expression. Raises ConfigError."""
     try:
         return JavaRegex(str(value))
     except RecursionError:
@@ -383,6 +383,6 @@ def java_regex(name: str, value: Any) -> JavaRegex:
 
 
 def java_pattern(name: str, value: Any) -> None:
-    """Allow regular expressions of Java's."""
+    """Allow only Java regular expressions."""
     if value is not None:
         java_regex(name, value)

@@ -1,4 +1,4 @@
-"""How the JVMs of Java connectors run: properties of the worker."""
+"""The worker's properties that say how the JVMs of Java connectors run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import not_blank, one_of
+from fencepost.config.validators import one_of
 
 _T: Final = ConfigDef.Type
 _LOW: Final = ConfigDef.Importance.LOW
@@ -26,14 +26,17 @@ _HEAP_DEFAULT: Final = "512m"
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 _MIB: Final = 1024**2
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_LEAST_SIZED: Final = 512
-"""First sizes are set if the largest size of the heap is at least this, in MiB."""
-_MOST_SIZED: Final = 1024
-"""First sizes grow with the heap's largest size, up to this one, in MiB."""
+_MIN_SIZED_HEAP_MIB: Final = 512
+"""The initial sizes of the heap are set only if its largest size is at least this, in MiB."""
+_MAX_SIZED_HEAP_MIB: Final = 1024
+"""The initial sizes grow with the heap's largest size up to this one, in MiB."""
 _OF_HEAP: Final = re.compile(r"-Xm[nsx].+|-XX:((Max)?New(Size|Ratio)|(Initial|Max|Min)(HeapSize|RAMPercentage))=.+")
-"""Options that set a size of the heap, and may not fit to other sizes: a JVM with such a pair does not start, or warns."""
+"""Options that set a size of the heap.
+
+Such options, combined with other sizes, may prevent the JVM from starting, or cause a warning.
+"""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC")
-"""Java does not start with two collectors."""
+"""Options that choose a collector. Java does not start with two collectors."""
 
 
 class Isolation(Enum):
@@ -45,9 +48,10 @@ class Isolation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JavaSettings:
-    """`heap` is the largest heap of each JVM, as its option -Xmx takes it; `options` are further ones.
+    """`heap` is the largest heap of each JVM, in the form of the option -Xmx; `options` are further options of java.
 
-    `directory` is the working directory, None for the worker's. `graceful_timeout_s` is how long the stop of a connector or task may take before its JVM is killed.
+    `directory` is the working directory; None stands for the worker's. `graceful_timeout_s` is how long the stop of a
+    connector or task may take before its JVM is killed.
     """
 
     heap: str = _HEAP_DEFAULT
@@ -58,18 +62,19 @@ class JavaSettings:
 
     @property
     def memory_options(self) -> tuple[str, ...]:
-        """The options of java for the heap and its collector, where the owner's options say nothing else.
+        """The options of java for the heap and its collector, unless the owner's own options set these.
 
-        By default Java takes a 64th of the machine's memory for it at first, and a third of that is for new objects. Each time
-        that this part is full, records that wait in a connector's queue or for a commit are copied: with less room, Mirror
-        wrote at half the rate. What is not used takes no memory: a small connector fills the part for new objects, and next
-        to nothing of the other. So that part is 80 MiB of a heap of 512 MiB, and grows up to 256 MiB of one of 1 GiB.
+        By default, Java begins with a 64th of the machine's memory as heap, and uses a third of that for new objects.
+        Each time this part is full, Java copies the records that wait in a connector's queue or for a commit: with
+        little room, Mirror wrote at half the rate. Memory that is not used is not taken from the machine: a small
+        connector fills the part for new objects, and almost nothing of the rest. So this part is 80 MiB in a heap of
+        512 MiB, and up to 256 MiB in one of 1 GiB.
         """
         size = _SIZE.fullmatch(self.heap)
         most = int(size[1]) * 1024 ** _POWERS[size[2].lower()] // _MIB if size is not None else 0
-        part = min(most, _MOST_SIZED) // 32
+        part = min(most, _MAX_SIZED_HEAP_MIB) // 32
         first: tuple[str, ...] = ()
-        if most >= _LEAST_SIZED and not self._has(_OF_HEAP):
+        if most >= _MIN_SIZED_HEAP_MIB and not self._has(_OF_HEAP):
             first = (f"-Xms{24 * part}m", f"-XX:NewSize={11 * part - 96}m")
         return (f"-Xmx{self.heap}", *first, *(() if self._has(_COLLECTOR) else ("-XX:+UseSerialGC",)))
 
@@ -93,7 +98,7 @@ def define_java(definitions: ConfigDef) -> ConfigDef:
     return definitions.define(
         HEAP, _T.STRING, _HEAP_DEFAULT, _LOW,
         "The largest heap of the JVM of each Java connector, as the option -Xmx of java takes it.",
-        validator=not_blank,
+        validator=_check_heap,
     ).define(
         OPTIONS, _T.STRING, "", _LOW,
         "Further options of java for the JVMs of Java connectors, separated by spaces, with quotes as in a shell. They are "
@@ -101,15 +106,25 @@ def define_java(definitions: ConfigDef) -> ConfigDef:
         validator=_check_options,
     ).define(
         ISOLATION, _T.STRING, Isolation.CONNECTOR.value, _LOW,
-        "connector: each Java connector has a JVM, with its tasks, and no other connector ends with it. worker: all share "
-        "one, which takes less memory; if one of them makes it exit, hang or run out of memory, all restart.",
+        "Which Java connectors share a JVM. connector: each has its own, which also runs its tasks; if it ends, no "
+        "other connector is affected. worker: all share one JVM, which takes less memory; if one connector makes it "
+        "exit, hang or run out of memory, all restart.",
         validator=one_of([one.value for one in Isolation]),
     ).define(
         DIRECTORY, _T.STRING, "", _LOW,
-        "The working directory of the JVMs of Java connectors, from which relative paths in their configurations lead. The "
-        "default is the worker's.",
+        "The working directory of the JVMs of Java connectors, where relative paths in their configurations begin. "
+        "Unset: the worker's working directory.",
         validator=_check_directory,
     )  # fmt: skip
+
+
+def _check_heap(name: str, value: Any) -> None:
+    if _SIZE.fullmatch(str(value).strip()) is None:
+        raise ConfigError(
+            f"Invalid value {value} for the property {name}: give a number of bytes, or with one of the letters k, m, g and t, "
+            f"such as {_HEAP_DEFAULT}",
+            name=name,
+        )
 
 
 def _check_directory(name: str, value: Any) -> None:

@@ -1,7 +1,7 @@
 """Marks log lines with the connector or task that they are about, like Connect's `connector.context`.
 
 with log_context(task):
-    ...                     # what this thread, or asyncio task, logs here is about the task
+    ...                     # log lines of this thread, or asyncio task, are about the task
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _subject: Final[ContextVar[str | ConnectorTaskId | None]] = ContextVar("subject"
 
 @contextmanager
 def log_context(subject: str | ConnectorTaskId) -> Iterator[None]:
-    """Mark everything logged inside with a connector, given by its name, or with a task."""
+    """Mark all log lines of the body with a connector, given by its name, or with a task."""
     token = _subject.set(subject)
     try:
         yield
@@ -41,10 +41,10 @@ def in_context(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class ContextFilter(logging.Filter):
-    """Gives each record `connector` and `task`, None outside of one, and both as `connector_context`."""
+    """Gives each record `connector` and `task`, which may be None, and `connector_context`, a text of both."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record through."""
+        """Add the attributes. All records pass."""
         match _subject.get():
             case ConnectorTaskId(connector, task):
                 record.connector, record.task, record.connector_context = connector, task, f"[{connector}|task-{task}] "

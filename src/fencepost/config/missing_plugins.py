@@ -1,4 +1,4 @@
-"""What to say of a plugin that is not found: the name that may be meant, and where the plugin is to be put."""
+"""Messages about a plugin that is not found: which name may be meant, and where the plugin should be put."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ OTHER_DATA: Final[Mapping[str, str]] = {
     ),
     f"{_APICURIO}ProtobufConverter": "its messages are not those of Confluent's. Use ProtobufConverter with its readers",
 }
-"""Java converters without a counterpart here, and why: no other converter writes the same bytes."""
+"""Java converters without a counterpart here, each with the reason: no other converter writes the same bytes."""
 
 
 def looks_java(name: str) -> bool:
-    """Whether a name is a Java class rather than a Python path: in a package of an internet domain, or inner."""
+    """Whether a name is a Java class, not a Python path: its package is an internet domain, or it is an inner class."""
     package, dot, last = name.rpartition(".")
     return bool(dot) and ("$" in last or (package.partition(".")[0] in _DOMAINS and last[:1].isupper()))
 
 
 def ending(name: str, known: Collection[str]) -> str:
-    """Return the end of a sentence about an unknown name: the known one that may be meant, or a full stop.
+    """Return the end of a sentence about an unknown name: the known name that may be meant, or a full stop.
 
-    The last parts must be alike by themselves: the same long package makes any two classes of it alike.
+    The last parts of both names must be similar by themselves: a long common package makes any two names similar.
     """
     inner = sorted({each for each in known if name and each.startswith(f"{name}$")})
     if inner:
@@ -43,20 +43,22 @@ def ending(name: str, known: Collection[str]) -> str:
 
 
 def jars_advice(label: str) -> str:
-    """Return what to do for a plugin in Java that no jar has, as the start of a sentence."""
+    """Return the advice about a Java plugin that is in no jar, as the start of a sentence."""
     return f"Put a folder with the jars of the {label} into a directory of plugin.path and restart the worker"
 
 
 def advice(label: str, name: str, remedy: str, *, in_jars: bool | None, is_near: bool) -> str:
-    """Return what to do for a plugin that is neither registered nor in a module.
+    """Return the advice about a plugin that is neither registered nor in a module.
 
-    `remedy` is for one in Python. `in_jars` says whether jars are used for the connector, None that they never have
-    such plugins, and `is_near` that a similar name is known.
+    `remedy` is the advice for a Python plugin. `in_jars` says whether the connector uses jars; None means that plugins
+    of this kind are never in jars. `is_near` says that a similar name is known.
     """
     in_python = f"{remedy}, and give its alias or its Python path as package.module.Class"
-    if looks_java(name) and in_jars is not None:
-        only = f"Only Java connectors run with a {label} in Java: name one in Python, of these or your own"
-        return jars_advice(label) if in_jars else only
+    if looks_java(name):
+        if in_jars:
+            return jars_advice(label)
+        runs = "The worker does not run" if in_jars is None else "Only Java connectors run with"
+        return f"{runs} a {label} in Java: name one in Python, of these or your own"
     return f"{in_python}. For one in Java: {_lower(jars_advice(label))}" if in_jars and not is_near else in_python
 
 
@@ -75,7 +77,7 @@ def sink_error(name: str, property_name: str) -> ConfigError:
 
 
 def not_in_module(label: str, base: type[Any], name: str, property_name: str, module: object) -> ConfigError:
-    """Return the error for a class that an imported module lacks. `base` is what plugins of the kind derive from."""
+    """Return the error for a class that is missing in an imported module. `base` is the base class of such plugins."""
     module_name, _, class_name = name.rpartition(".")
     known = [
         f"{module_name}.{each}"

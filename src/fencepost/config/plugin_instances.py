@@ -12,18 +12,18 @@ from fencepost.config.plugins import PluginKind
 from fencepost.config.unknown_properties import unknown_properties
 
 VERSION: Final = "plugin.version"
-"""The property of every plugin that says which version of it is wanted."""
+"""The property of every plugin that says which version of the plugin is requested."""
 
 
 def new_plugin(kind: PluginKind, plugin: type[Any]) -> Any:
-    """Return an instance of a plugin's class. Raises as `call_plugin`."""
+    """Return an instance of a plugin's class. Raises the errors of `call_plugin`."""
     return call_plugin(f"The constructor of the {kind.label} {plugin.__name__}", plugin)
 
 
 def plugin_definitions(kind: PluginKind, plugin: type[Any]) -> ConfigDef:
     """Return the definitions of a plugin's own properties.
 
-    Raises as `call_plugin`, and PluginError if the plugin returns anything else.
+    Raises the errors of `call_plugin`, and PluginError if the plugin returns anything else.
     """
     what = f"config() of the {kind.label} {plugin.__name__}"
     instance = new_plugin(kind, plugin)
@@ -34,7 +34,10 @@ def plugin_definitions(kind: PluginKind, plugin: type[Any]) -> ConfigDef:
 
 
 def unknown_of_plugin(kind: PluginKind, plugin: type[Any], given: Iterable[str]) -> dict[str, str | None]:
-    """Return the properties that a plugin does not have, as `unknown_properties`. Raises as `plugin_definitions`."""
+    """Return the given properties that a plugin does not have, as `unknown_properties` does.
+
+    Raises the errors of `plugin_definitions`.
+    """
     defined = plugin_definitions(kind, plugin).keys()
     if takes_any_property(plugin, defined):
         return {}

@@ -1,4 +1,4 @@
-"""Finds the classes in plain modules of `plugin.path` that may be plugins, by their syntax trees: nothing is imported.
+"""Finds classes that may be plugins in plain modules of `plugin.path`, by their syntax trees: nothing is imported.
 
 A class may be a plugin if it derives from something that its module imports from fencepost, or from another such class.
 Modules of installed distributions are not scanned: their entry points list their plugins.
@@ -21,13 +21,13 @@ _log: Final = logging.getLogger(__name__)
 def scan(directories: Sequence[Path], base_name: str | None = None) -> list[str]:
     """Return the Python paths of classes that may be plugins, in order. A module that cannot be read is logged once.
 
-    With `base_name`, only those that derive from a class of fencepost's with that name: `SourceConnector`.
+    With `base_name`, return only classes that derive from fencepost's class with that name, such as `SourceConnector`.
     """
     return _derived(_bases(directories), base_name)
 
 
 def scan_for(directories: Sequence[Path], base_names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the same for each of several names of base classes, after one look at the directories."""
+    """Return the result of `scan` for each name of a base class. The directories are scanned only once."""
     bases = _bases(directories)
     return {name: _derived(bases, name) for name in base_names}
 
@@ -57,7 +57,7 @@ def _state(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except OSError:
-        # A link that leads nowhere, or a file that is being replaced: reading it says so.
+        # The path is a link that leads nowhere, or a file that is being replaced. Reading the file will report that.
         return 0, 0
     return status.st_mtime_ns, status.st_size
 
@@ -80,7 +80,7 @@ def _modules(directory: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_package(folder: Path) -> bool:
-    """Whether it is a package. A folder that this worker may not read is none."""
+    """Whether a folder is a package. A folder that this worker may not read does not count as one."""
     return os.access(folder / "__init__.py", os.F_OK) and os.access(folder, os.R_OK)
 
 

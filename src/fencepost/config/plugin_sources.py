@@ -1,8 +1,8 @@
 """Decides which modules a worker imports because a configuration names a class in them.
 
 Importing a module runs its code. Every client of a worker's REST API can choose names, so a worker of a group imports
-only what its owner provided for plugins. The origin of a module is determined without importing it or any package that
-it is in.
+only modules that its owner provided for plugins. The origin of a module is determined without importing the module or
+its packages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _GROUPS: Final = "fencepost."
 
 @dataclass(frozen=True, slots=True)
 class PluginSources:
-    """The modules that plugins are imported from, besides distributions that declare plugins.
+    """The modules from which plugins are imported, besides distributions that declare plugins.
 
     `directories` come from `plugin.path`. `modules` are names, which include their submodules; `*` stands for all
-    modules. `remedy` is the advice in messages about a missing plugin. `java` has the settings for
-    the JVMs of Java plugins. `connector` is the Java connector whose pipeline the plugins are for, None for one in Python.
+    modules. `remedy` is the advice in messages about a missing plugin. `java` has the settings for the JVMs of Java
+    plugins. `connector` is the Java connector whose pipeline the plugins are for; None for a Python connector.
     """
 
     directories: tuple[Path, ...] = ()
@@ -56,7 +56,10 @@ class PluginSources:
         return replace(self, modules=tuple(module for module in self.modules if module != _ALL))
 
     def admit(self, module: str) -> bool:
-        """Return whether a module may be imported, or cannot be found at all. Imports nothing."""
+        """Return whether a module may be imported. True if it cannot be found, which its import will report.
+
+        Imports nothing.
+        """
         if _ALL in self.modules:
             return True
         if "__main__" in module.split("."):
@@ -66,7 +69,7 @@ class PluginSources:
         try:
             first = _first_code(module)
         except ValueError:
-            # It was created at run time, and its origin is unknown.
+            # The module was created at run time, and its origin is unknown.
             return False
         if first is None:
             return True
@@ -80,16 +83,19 @@ class PluginSources:
 
 
 ANY_MODULE: Final = PluginSources(modules=(_ALL,))
-"""Allows all modules: for names that the worker's owner chose."""
+"""Allows all modules. It is for names that the worker's owner chose."""
 
 
 def is_below_plain_module(module: str) -> bool:
-    """Return whether a module would be below one that is not a package, such as `io`: there is none. Imports nothing."""
+    """Return whether the parent of a module is not a package, such as `io`: then the module cannot exist.
+
+    Imports nothing.
+    """
     first, dot, _ = module.partition(".")
     try:
         spec = find_spec(first)
     except ValueError:
-        # It was created at run time.
+        # The module was created at run time.
         return False
     return bool(dot) and spec is not None and spec.submodule_search_locations is None
 
@@ -124,7 +130,7 @@ def _first_code(module: str) -> ModuleSpec | None:
 
 @lru_cache(maxsize=16)
 def _declared(import_path: tuple[str, ...]) -> frozenset[str]:  # noqa: ARG001 - what is installed depends on it
-    """Return the packages and modules, by the names of their outermost code, of distributions that declare plugins."""
+    """Return the names of the outermost packages and modules with code, of all distributions that declare plugins."""
     found: set[str] = set()
     for distribution in distributions():
         entries = [entry.module for entry in distribution.entry_points if entry.group.startswith(_GROUPS)]

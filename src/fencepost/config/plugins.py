@@ -2,18 +2,18 @@
 
 A name is one of three things, tried in this order:
 
-1. a Java connector in a jar of `plugin.path` (see java_plugins), by its class or alias. Its owner put it there, so it wins
-   over what answers to the same name here.
+1. a Java connector in a jar of `plugin.path` (see java_plugins), by its class or alias. The owner put it there, so it
+   wins over a Python plugin with the same name.
 2. an entry point of the plugin's group. Its name is an alias (`JsonConverter`) or the name of the Java class that
    the plugin replaces (`org.apache.kafka.connect.json.JsonConverter`); a package registers both alike, in its
    pyproject.toml: `[project.entry-points."fencepost.converters"]`.
-3. a dotted Python path, `package.module.Class`. A worker's PluginSources say which modules are imported for one.
+3. a dotted Python path, `package.module.Class`. A worker's PluginSources limit the modules that are imported.
 
-`java:` before the name of a connector asks for the first only, `fencepost:` for the other two. Only the requested plugin
+`java:` before the name of a connector allows only the first, `fencepost:` only the other two. Only the requested plugin
 is imported.
 
-Transforms, predicates and converters of a Java connector run in its JVM (see `sources_of`): their names stand for classes
-of Kafka Connect's own, or in jars of `plugin.path`, the connector's own folder first.
+Transforms, predicates and converters of a Java connector run in its JVM (see `sources_of`). Their names stand for Kafka
+Connect's own classes, or for classes in jars of `plugin.path`; the connector's own folder comes first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache, partial
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,10 +35,12 @@ from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transfor
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.entry_points import CONNECTORS, forget_entry_points, registered
 from fencepost.config.java_plugins import (
     CONNECT,
     CONVERTER,
     HEADER_CONVERTER,
+    JAVA,
     OF_CONNECT,
     PREDICATE,
     SOURCE_CONNECTOR,
@@ -66,16 +68,18 @@ from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources, is_below_plain_module
 
 _log: Final = logging.getLogger(__name__)
-_JAVA: Final = "java:"
 _OURS: Final = "fencepost:"
 _ADAPTERS: Final = "fencepost.java"
-"""The group of the entry point whose function makes a class of a Java plugin: see fencepost.java."""
+"""The group of the entry point whose function makes a Python class for a Java plugin: see fencepost.java."""
 
 
 class PluginKind(Enum):
-    """The kinds of plugins: what users call them, their entry point group, and what they derive from, here and in Java."""
+    """The kinds of plugins.
 
-    CONNECTOR = ("connector", "fencepost.connectors", SourceConnector, SOURCE_CONNECTOR)
+    Each kind has a name for messages, an entry point group, and base classes in Python and in Java.
+    """
+
+    CONNECTOR = ("connector", CONNECTORS, SourceConnector, SOURCE_CONNECTOR)
     CONVERTER = ("converter", "fencepost.converters", Converter, CONVERTER)
     HEADER_CONVERTER = ("header converter", "fencepost.converters", HeaderConverter, HEADER_CONVERTER)
     TRANSFORMATION = ("transform", "fencepost.transforms", Transformation, TRANSFORMATION)
@@ -89,20 +93,34 @@ class PluginKind(Enum):
         self.java_base = java_base
 
 
+ROLES: Final[Mapping[str, PluginKind]] = {
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+"""The properties that name converters, each with the kind of converter."""
+
+CHAINS: Final[Mapping[str, PluginKind]] = {
+    "transforms": PluginKind.TRANSFORMATION,
+    "predicates": PluginKind.PREDICATE,
+}
+"""The properties that list aliases of plugins, each with the kind of plugin."""
+
+
 def find_plugin(
     kind: PluginKind, name: str, *, property_name: str, sources: PluginSources, version: str | None = None
 ) -> type[Any]:
-    """Return the class of a plugin. Where several folders have a Java class, `version` says which one: see `java_versions`.
+    """Return the class of a plugin. If several folders have a Java class, `version` chooses one: see `java_versions`.
 
     Raises ConfigError, which blames `property_name`, if the plugin does not exist (with a list of the installed ones),
-    if `sources` do not have its module, if it fails to import, or if it is of another kind.
+    if `sources` do not include its module, if its import fails, or if it is of another kind.
     """
     name = name.strip()
     if kind is PluginKind.CONNECTOR:
         java = _java_connector(name, version, sources)
         if java is not None:
             return java_class(java, sources)
-        if name.startswith(_JAVA):
+        if name.startswith(JAVA):
             raise _no_java(name, property_name, sources)
         name = name.removeprefix(_OURS)
     elif sources.connector is not None:
@@ -110,9 +128,9 @@ def find_plugin(
         if java is not None:
             return java_class(java, sources)
         name = name.removeprefix(_OURS)
-    found = _registered(kind.group, tuple(sys.path)).get(name)
+    found = registered(kind.group).get(name)
     if found and kind is PluginKind.CONNECTOR and sources.directories and looks_java(name):
-        _tell_of_built_in(name, found.value)
+        _log_built_in(name, found.value)
     plugin = _load(kind, found, property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise ConfigError(
@@ -124,17 +142,17 @@ def find_plugin(
 
 
 def sources_of(config: Mapping[str, str], sources: PluginSources) -> PluginSources:
-    """Return the sources for the plugins of a connector's pipeline. Raises as `find_java_connectors`."""
+    """Return the sources for the plugins of a connector's pipeline. Raises the errors of `find_java_connectors`."""
     name = config.get("connector.class", "").strip()
     return replace(sources, connector=_java_connector(name, config.get("connector.plugin.version"), sources))
 
 
 def installed_versions(kind: PluginKind, name: str, sources: PluginSources) -> list[str]:
-    """Return the versions of a Java plugin in `plugin.path`, the newest first; none of a plugin that is not there.
+    """Return the versions of a Java plugin in `plugin.path`, the newest first; none if the plugin is not there.
 
     Raises ConfigError for a name that stands for several classes.
     """
-    plain = name.strip().removeprefix(_JAVA)
+    plain = name.strip().removeprefix(JAVA)
     if kind is PluginKind.CONNECTOR:
         found = find_java_connectors(sources.directories, plain)
     elif sources.connector is None or plain.startswith(_OURS):
@@ -145,7 +163,7 @@ def installed_versions(kind: PluginKind, name: str, sources: PluginSources) -> l
 
 
 def _java_connector(name: str, version: str | None, sources: PluginSources) -> JavaPlugin | None:
-    found = find_java_connectors(sources.directories, name.removeprefix(_JAVA))
+    found = find_java_connectors(sources.directories, name.removeprefix(JAVA))
     return choose(found, version, partial(_version_of, sources))
 
 
@@ -154,8 +172,8 @@ def _version_of(sources: PluginSources, plugin: JavaPlugin) -> str:
 
 
 def java_class(plugin: JavaPlugin, sources: PluginSources) -> type[Any]:
-    """Return the class for a Java plugin. The same one for the same plugin and settings."""
-    (adapter,) = _registered(_ADAPTERS, tuple(sys.path)).values()
+    """Return the Python class for a Java plugin: always the same one for the same plugin and settings."""
+    (adapter,) = registered(_ADAPTERS).values()
     made: type[Any] = adapter.load()(plugin, sources.java)
     return made
 
@@ -163,9 +181,9 @@ def java_class(plugin: JavaPlugin, sources: PluginSources) -> type[Any]:
 def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
     """All registered plugins of a group, in the order of their names, not yet imported.
 
-    The group of converters and header converters is one.
+    Converters and header converters share a group.
     """
-    return sorted(_registered(kind.group, tuple(sys.path)).values(), key=lambda entry: entry.name)
+    return sorted(registered(kind.group).values(), key=lambda entry: entry.name)
 
 
 def plugin_version(plugin: type[Any]) -> str:
@@ -180,8 +198,8 @@ def plugin_version(plugin: type[Any]) -> str:
 def use_plugin_path(plugin_path: str) -> list[Path]:
     """Put the directories of a `plugin.path`, separated by commas, at the end of the import path and return them.
 
-    Python processes that are to load plugins as well, such as Spark's workers, need them in their PYTHONPATH.
-    Warns of what is not there, and of a Java archive, and leaves them out.
+    Other Python processes that load plugins, such as Spark's workers, need these directories in their PYTHONPATH.
+    Directories that are missing, and Java archives, are left out with a warning.
     """
     named = [Path(part.strip()).expanduser().resolve() for part in plugin_path.split(",") if part.strip()]
     directories = [directory for directory in named if directory.is_dir()]
@@ -190,7 +208,7 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
             _warn_of_missing(missing)
     sys.path += [str(directory) for directory in directories if str(directory) not in sys.path]
     importlib.invalidate_caches()
-    _registered.cache_clear()
+    forget_entry_points()
     forget_plugins()
     forget_sources()
     return directories
@@ -198,15 +216,15 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
 
 @lru_cache(maxsize=256)
 def _warn_of_missing(directory: Path) -> None:
-    """Warn once: a worker reads its path before its configuration, and again when it starts."""
+    """Warn only once: a worker reads its path before its configuration, and again when it starts."""
     _log.warning(
         "The property plugin.path names %s, which is not a directory: it has no plugins for fencepost", directory
     )
 
 
 @lru_cache(maxsize=256)
-def _tell_of_built_in(name: str, python_path: str) -> None:
-    """Log once that a name in Java means a class in Python, although there may be a jar that was put elsewhere."""
+def _log_built_in(name: str, python_path: str) -> None:
+    """Log once that a Java class name means the Python class: the user may have put a jar in the wrong place."""
     _log.info("The connector %s is the one in Python here, %s: no jar in plugin.path has the class", name, python_path)
 
 
@@ -218,15 +236,6 @@ def _package_version(package: str) -> str:
         return "undefined"
 
 
-@lru_cache(maxsize=16)
-def _registered(group: str, import_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:  # noqa: ARG001 - what is installed depends on it
-    """Return a group's entry points by name; of equal names the first one on the import path.
-
-    Reading them takes 10 ms or more, and a configuration names several plugins.
-    """
-    return {entry.name: entry for entry in reversed(tuple(entry_points(group=group)))}
-
-
 def _in_jvm(
     kind: PluginKind,
     name: str,
@@ -236,13 +245,13 @@ def _in_jvm(
     *,
     version: str | None,
 ) -> JavaPlugin | None:
-    """The Java plugin that a name stands for in a Java connector's pipeline.
+    """Return the Java plugin that a name stands for in the pipeline of a Java connector.
 
-    None for a transform in Python. Raises ConfigError for any other plugin that is not in Java.
+    Returns None for a transform in Python. Raises ConfigError for any other plugin that is not in Java.
     """
     forced = name.startswith(_OURS)
     if not forced and kind.java_base is not None:
-        plain = name.removeprefix(_JAVA)
+        plain = name.removeprefix(JAVA)
         try:
             found = _candidates(kind, plain, sources, connector)
         except ConfigError as error:
@@ -250,17 +259,17 @@ def _in_jvm(
         if found:
             own = [plugin for plugin in found if plugin.location == connector.location]
             return choose(own if own and version is None else found, version, partial(_version_of, sources))
-        if name.startswith(_JAVA):
+        if name.startswith(JAVA):
             raise _not_in_jvm(kind, name, property_name, sources, connector, why="no jar in plugin.path has it")
     if kind is PluginKind.TRANSFORMATION or (forced and kind is PluginKind.PREDICATE):
         return None
-    in_python = forced or name in _registered(kind.group, tuple(sys.path))
+    in_python = forced or name in registered(kind.group)
     why = "which is in Python here, for connectors in Python" if in_python else "which no jar in plugin.path has"
     raise _not_in_jvm(kind, name, property_name, sources, connector, why=why)
 
 
 def _candidates(kind: PluginKind, name: str, sources: PluginSources, connector: JavaPlugin) -> tuple[JavaPlugin, ...]:
-    """The Java plugins that a name may stand for in a connector's pipeline: Connect's own, else those in jars."""
+    """Return the Java plugins that a name may mean in a connector's pipeline: Connect's own, else plugins in jars."""
     if kind.java_base is None:
         return ()
     own = _of_connect(kind, name)
@@ -268,11 +277,11 @@ def _candidates(kind: PluginKind, name: str, sources: PluginSources, connector: 
 
 
 def _of_connect(kind: PluginKind, name: str) -> JavaPlugin | None:
-    """Kafka Connect's own plugin of this name, which all JVMs have: it is registered here by its Java name."""
-    entries = _registered(kind.group, tuple(sys.path))
+    """Return Kafka Connect's own plugin of this name, which all JVMs have. Its Java name is registered here."""
+    entries = registered(kind.group)
     alias = entries.get(name) if "." not in name else None
     for entry in entries.values():
-        # A worker's default converter may have its Python path.
+        # A worker's default converter may be given by its Python path.
         path = entry.value.replace(":", ".") if kind is not PluginKind.TRANSFORMATION else None
         is_it = name in (entry.name, path) or (alias is not None and alias.value == entry.value)
         if entry.name.startswith(CONNECT) and is_it:
@@ -286,7 +295,7 @@ def _not_in_jvm(
     own = [entry.name for entry in plugin_entry_points(kind) if entry.name.startswith(CONNECT)]
     return ConfigError(
         f"{connector.java_class} is a Java connector, whose {kind.label}s run in its JVM, and the property {property_name} "
-        f"names {name}, {why}{ending(name.removeprefix(_JAVA), [*own, *_in_jars(kind, sources)])} {jars_advice(kind.label)}, "
+        f"names {name}, {why}{ending(name.removeprefix(JAVA), [*own, *_in_jars(kind, sources)])} {jars_advice(kind.label)}, "
         f"or set {property_name} of the connector to one of Kafka Connect's own: {', '.join(own)}",
         name=property_name,
     )
@@ -324,7 +333,7 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
     except Exception as error:
         raise _failed(kind, name, property_name, error) from error
     try:
-        # A module may define __getattr__.
+        # The module may define __getattr__.
         return call_plugin(f"The import of {name}", getattr, module, class_name)
     except AttributeError as error:
         raise not_in_module(kind.label, kind.base, name, property_name, module) from error
@@ -333,12 +342,13 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
 
 
 def _no_java(name: str, property_name: str, sources: PluginSources) -> ConfigError:
-    plain = name.removeprefix(_JAVA)
+    plain = name.removeprefix(JAVA)
     if is_sink(plain, sources.directories):
         return sink_error(plain, property_name)
     known = [plugin.java_class for plugin in java_connectors(sources.directories)]
+    searched = ", ".join(map(str, sources.directories)) or "which is not set or has no directory"
     return ConfigError(
-        f"No jar in plugin.path has a Java connector {plain}, which the property {property_name} asks for"
+        f"No jar in plugin.path ({searched}) has a Java connector {plain}, which the property {property_name} asks for"
         f"{ending(plain, _in_jars(PluginKind.CONNECTOR, sources))} There are: {', '.join(known) or 'none'}. "
         f"{jars_advice('connector')}",
         name=property_name,
@@ -346,7 +356,7 @@ def _no_java(name: str, property_name: str, sources: PluginSources) -> ConfigErr
 
 
 def _in_jars(kind: PluginKind, sources: PluginSources) -> list[str]:
-    """The names of a kind's plugins in jars."""
+    """Return the names of the plugins of a kind in jars."""
     return sorted(
         name for plugin in java_plugins(sources.directories) if plugin.base == kind.java_base for name in plugin.names
     )
@@ -360,13 +370,13 @@ def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSou
         )
     if kind is PluginKind.CONNECTOR and is_sink(name, sources.directories):
         return sink_error(name, property_name)
-    registered = [entry.name for entry in plugin_entry_points(kind)]
-    # The names of Java classes, which have dots, would hide the aliases.
-    shown = [each for each in registered if "." not in each] + scan(sources.directories, kind.base.__name__)
+    known = [entry.name for entry in plugin_entry_points(kind)]
+    # The names of Java classes, which contain dots, would make the list too long to find the aliases.
+    shown = [each for each in known if "." not in each] + scan(sources.directories, kind.base.__name__)
     if kind is PluginKind.CONNECTOR:
         shown += [plugin.java_class for plugin in java_connectors(sources.directories)]
     in_jars = kind is PluginKind.CONNECTOR or sources.connector is not None
-    end = ending(name, [*registered, *shown, *(_in_jars(kind, sources) if in_jars else ())])
+    end = ending(name, [*known, *shown, *(_in_jars(kind, sources) if in_jars else ())])
     used = in_jars if kind.java_base else None
     remedy = advice(kind.label, name, sources.remedy, in_jars=used, is_near=end != ".")
     return ConfigError(

@@ -41,8 +41,9 @@ def preflight(
 
     `support`, `override_policy` and `allowed_paths` are the worker's. The connector is asked for its own properties,
     and for its abilities where the configuration needs them. A configuration that was `accepted` before is only checked
-    against the definitions of the connector's properties: the connector's own check may access its source, which may be
-    unavailable for a moment.
+    against the definitions of the connector's properties. The connector's own check is left out, because it may access
+    its source, which may be temporarily unavailable. For the same reason, errors of the methods that return the
+    abilities are then raised, and not reported as errors of properties.
     """
     connector.set_context(ValidationContext(config, allowed_paths))
     common = connector_config_def().validate(config)
@@ -54,8 +55,8 @@ def preflight(
             *topic_creation_errors(config),
             *dead_letter_errors(config),
             *(ConfigValue(name, config[name], errors=[why]) for name, why in override_policy.refused(config).items()),
-            *exactly_once_errors(config, connector, support),
-            *transaction_boundary_errors(config, connector),
+            *exactly_once_errors(config, connector, support, accepted=accepted),
+            *transaction_boundary_errors(config, connector, accepted=accepted),
         ]
     )
 
@@ -72,9 +73,9 @@ def merge(values: Iterable[ConfigValue]) -> list[ConfigValue]:
 
 
 def with_name(name: str, error: str) -> str:
-    """Return an error of a property with its name, which Java's errors lack, or the prefix of it.
+    """Return an error with the name or prefix of its property in front, because Java's errors do not contain the name.
 
-    An error that names a group of properties, such as `value.converter.*`, names all of them.
+    An error that names a group of properties, such as `value.converter.*`, refers to all properties of the group.
     """
     is_named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", error)
     groups = re.findall(r"[\w.-]+\.(?=\*)", error)
@@ -82,7 +83,11 @@ def with_name(name: str, error: str) -> str:
 
 
 def exactly_once_errors(
-    config: Mapping[str, str], connector: ConnectorInstance, support: ExactlyOnceSourceSupport
+    config: Mapping[str, str],
+    connector: ConnectorInstance,
+    support: ExactlyOnceSourceSupport,
+    *,
+    accepted: bool = False,
 ) -> list[ConfigValue]:
     """Check `exactly.once.support=required` against the worker's setting and the connector's answer."""
     name = "exactly.once.support"
@@ -94,7 +99,7 @@ def exactly_once_errors(
             f"This worker does not deliver exactly once: its exactly.once.source.support is {support}. "
             "Set it to enabled on all workers, or set exactly.once.support=requested"
         )
-    answer, failure = _ask(lambda: connector.exactly_once_support(config), connector, name)
+    answer, failure = _ask(lambda: connector.exactly_once_support(config), connector, name, raises=accepted)
     if failure is not None:
         found.errors.append(failure)
     elif answer is None:
@@ -110,13 +115,17 @@ def exactly_once_errors(
     return [found]
 
 
-def transaction_boundary_errors(config: Mapping[str, str], connector: ConnectorInstance) -> list[ConfigValue]:
+def transaction_boundary_errors(
+    config: Mapping[str, str], connector: ConnectorInstance, *, accepted: bool = False
+) -> list[ConfigValue]:
     """Check `transaction.boundary=connector` against the connector's answer."""
     name = "transaction.boundary"
     if config.get(name, "").strip().lower() != TransactionBoundary.CONNECTOR:
         return []
     found = ConfigValue(name, TransactionBoundary.CONNECTOR)
-    answer, failure = _ask(lambda: connector.can_define_transaction_boundaries(config), connector, name)
+    answer, failure = _ask(
+        lambda: connector.can_define_transaction_boundaries(config), connector, name, raises=accepted
+    )
     if failure is not None:
         found.errors.append(failure)
     elif answer is None:
@@ -132,11 +141,18 @@ def transaction_boundary_errors(config: Mapping[str, str], connector: ConnectorI
     return [found]
 
 
-def _ask(question: Callable[[], _Answer], connector: ConnectorInstance, name: str) -> tuple[_Answer | None, str | None]:
-    """Return the connector's answer, or the message that says why it could not answer."""
+def _ask(
+    question: Callable[[], _Answer], connector: ConnectorInstance, name: str, *, raises: bool
+) -> tuple[_Answer | None, str | None]:
+    """Return the connector's answer, and None.
+
+    If the connector raises an error: raise it if `raises`, else return None and a message.
+    """
     try:
         return question(), None
-    except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it on the property
-        _log.warning("%s raised when asked about %s", connector.type_name, name, exc_info=True)
+    except Exception as error:
+        if raises:
+            raise
+        _log.warning("%s raised an exception when asked about %s", connector.type_name, name, exc_info=True)
         reason = describe_error(error)
         return None, f"The connector could not answer whether it supports {name} as configured: {reason}"

@@ -19,10 +19,8 @@ _UNICODE_DIGITS: Final = 4
 def load_properties(path: str | Path, allowed: AllowedPaths = ANYWHERE) -> dict[str, str]:
     """Return the properties of a file, in its order.
 
-    Raises ConfigError that names the file, and the invalid line if any.
-
-    The file is read as UTF-8, or as ISO 8859-1, which is Java's own choice, if it is not UTF-8. A file that is not
-    `allowed` is a ConfigError as well.
+    The file is read as UTF-8, or, if it is not UTF-8, as ISO 8859-1, which is Java's own choice. Raises ConfigError
+    that names the file, and the invalid line if there is one; also for a file that is not `allowed`.
     """
     return parse_properties(_read(path, allowed), where=str(path))
 
@@ -56,7 +54,7 @@ def required_property(config: Mapping[str, str], name: str, path: str | Path) ->
 
 
 def connector_config_from_json(loaded: Any, *, where: str) -> dict[str, str]:
-    """Return a connector's configuration from parsed JSON, see `load_connector_config`. Raises ConfigError."""
+    """Return a connector's configuration from parsed JSON; see `load_connector_config`. Raises ConfigError."""
     if not isinstance(loaded, dict):
         raise ConfigError(f"{where}: a connector configuration is a JSON object, this is {_json_type(loaded)}")
     if not isinstance(loaded.get("config"), dict):
@@ -123,7 +121,7 @@ def _json_type(value: Any) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each property's text with continuation lines joined, and the number of its first line.
 
-    A backslash alone in its line continues nothing: the next line is separate.
+    A line that only has a backslash is not continued: the next line is separate.
     """
     pending = ""
     first = 0
@@ -156,7 +154,7 @@ def _unescape(text: str, place: str) -> str:
     if "\\" not in text:
         return text
     plain = re.sub(r"\\(u.{0,4}|.|$)", lambda match: _escaped(match[1], place), text)
-    # Two escapes may be the halves of one character, as Java writes them.
+    # Java writes some characters as a surrogate pair: two escapes for one character.
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -91,17 +91,18 @@ def _define_access(definitions: ConfigDef) -> ConfigDef:
         )
         .define(
             ALLOWED_ORIGINS, _T.STRING, "", _I.LOW,
-            "The origins of other sites whose pages may use the API, comma-separated, as https://host:port; * is any. "
-            "Requests from pages of all others are refused.",
+            "The origins whose web pages may use the API, comma-separated, as https://host:port; * is any. Requests "
+            "from pages of all other origins are refused.",
         )
         .define(
             _ALLOWED_METHODS, _T.STRING, "", _I.LOW,
-            "The methods that pages of these origins may use, comma-separated. Unset: GET, POST and HEAD.",
+            "The HTTP methods that pages of the origins in access.control.allow.origin may use, comma-separated. "
+            "Unset: GET, POST and HEAD.",
         )
         .define(
             _EXTENSIONS, _T.LIST, "", _I.LOW,
-            "Java's REST extensions. BasicAuthSecurityRestExtension stands for "
-            f"{CREDENTIALS}, which must be set with it; there are no others.",
+            "Java's REST extensions, which are not run. BasicAuthSecurityRestExtension stands for "
+            f"{CREDENTIALS}, which must be set with it. A worker with any other extension does not start.",
         )
     )  # fmt: skip
 
@@ -113,7 +114,7 @@ def _http_or_https(name: str, value: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address to listen on; an empty host is all interfaces, port 0 any."""
+    """An address to listen on. An empty host means all interfaces; port 0 means any free port."""
 
     scheme: str
     host: str
@@ -127,7 +128,7 @@ class Listener:
 class CrossOrigin:
     """Names under which the worker may be addressed, and origins whose pages may use the API, in lower case; or ANY.
 
-    `methods` are for pages of these origins; empty: the usual ones.
+    `methods` are the HTTP methods that pages of these origins may use; if empty, the usual ones.
     """
 
     hosts: Collection[str] = ()
@@ -172,9 +173,9 @@ class RestConfig:
 
     listeners: Sequence[Listener]
     loopback_by_default: bool
-    """Whether `listeners` is the loopback address because it is not set and no password is required."""
+    """Whether `listeners` is the loopback address only because it is not set and no password is required."""
     any_port: bool
-    """Whether any free port of that address may be used if the port is taken, because it was not configured."""
+    """Whether any free port may be used if the port of `listeners` is taken, because no port was configured."""
     admin_listeners: Sequence[Listener] | None
     """None: /admin is served on `listeners`; empty: it is disabled."""
     advertised_host: str | None
@@ -189,7 +190,9 @@ class RestConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, where: str, alone: bool = False) -> RestConfig:
-        """Read the properties of a worker; `alone` says that it is a standalone one, which no other worker has to reach.
+        """Read the properties of a worker.
+
+        `alone` means that it is standalone, so that no other worker has to reach it.
 
         Raises ConfigError that names the property and `where` it is.
         """
@@ -247,6 +250,14 @@ def _advertised(asked: str | None, listeners: Sequence[Listener]) -> str:
 
 
 def _credentials(path: str | None, extensions: Sequence[str]) -> Mapping[str, str] | None:
+    # An extension may restrict access, so it must not be left out silently.
+    others = [extension for extension in extensions if not extension.endswith(_JAVA_BASIC_AUTH)]
+    if others:
+        raise ConfigError(
+            f"{_EXTENSIONS} names {', '.join(others)}, but REST extensions in Java are not run: remove them. To ask for "
+            f"users and passwords, set {CREDENTIALS}; for any other check of requests, put a proxy before the worker",
+            name=_EXTENSIONS,
+        )
     if path is not None:
         return load_properties(path)
     if any(extension.endswith(_JAVA_BASIC_AUTH) for extension in extensions):
@@ -259,5 +270,5 @@ def _credentials(path: str | None, extensions: Sequence[str]) -> Mapping[str, st
 
 
 def _tls(properties: Mapping[str, str], prefix: str) -> Mapping[str, str]:
-    """Return the `ssl.*` properties with the prefix, or if there are none, those without it, as in Connect."""
+    """Return the `ssl.*` properties with the prefix. If none is set, return those without it, as in Connect."""
     return below(properties, prefix) or {k: v for k, v in properties.items() if k.startswith("ssl.")}

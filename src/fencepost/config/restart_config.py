@@ -1,4 +1,4 @@
-"""Settings for automatic restarts of failed tasks and connectors: for a connector, or for all of a worker."""
+"""Settings for automatic restarts of failed tasks and connectors: of one connector, or of all in a worker."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = N
     return (
         definitions.define(
             "task.restart.policy", _T.STRING, "retriable", _I.MEDIUM,
-            "After which failures a task restarts automatically, from its committed offsets: retriable (brokers that do "
-            "not answer, offsets behind an open transaction, a failed Spark job, a RetriableError), always (all failures except an invalid "
-            f"configuration and a task that another instance has replaced) or never. {whose}",
+            "After which failures a task restarts automatically, from its committed offsets. retriable: brokers do not "
+            "answer, an open transaction hides source offsets, a Spark job failed, or a plugin raised RetriableError. "
+            "always: all failures except an invalid configuration and a task that another instance has replaced. never: "
+            f"none. {whose}",
             validator=one_of([str(policy) for policy in TaskRestartPolicy]), group=group, order_in_group=6,
         )
         .define(
             "task.restart.max", _T.INT, 10, _I.LOW,
-            "The number of restarts in a row, without a commit between them, before a task is FAILED; -1: no limit. "
+            "How often in a row, without a commit between them, a task restarts before it is FAILED; -1: no limit. "
             f"{whose}",
             validator=at_least(UNLIMITED, nullable=False), group=group, order_in_group=7,
         )
@@ -56,7 +57,7 @@ _DEFINITIONS: Final = define_restarts(ConfigDef(), whose="")
 class RestartConfig:
     """The settings for automatic restarts of tasks and connectors.
 
-    `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED.
+    `backoff_s` is the first pause, in seconds. `most` is the largest number of restarts, or UNLIMITED.
     """
 
     policy: TaskRestartPolicy = TaskRestartPolicy.RETRIABLE
@@ -65,7 +66,7 @@ class RestartConfig:
 
     @classmethod
     def of(cls, worker: Mapping[str, str], connector: Mapping[str, str]) -> RestartConfig:
-        """Read a connector's properties, over its worker's. Raises ConfigError."""
+        """Read the properties. A connector's property overrides the worker's. Raises ConfigError."""
         values = _DEFINITIONS.parse({**worker, **connector})
         return cls(
             TaskRestartPolicy(values["task.restart.policy"].lower()),

@@ -19,7 +19,7 @@ _OWN: Final = ("include", "exclude", "partitions", "replication.factor")
 
 @dataclass(frozen=True, slots=True)
 class TopicCreationGroup:
-    """How to create the topics that match: partitions and replicas (-1: the broker's default), and topic settings."""
+    """How to create the topics of a group: partitions and replicas (-1: the broker's default), and topic settings."""
 
     name: str
     include: Sequence[re.Pattern[str]]
@@ -36,7 +36,7 @@ class TopicCreationGroup:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """A connector's groups of topics, in order; the last is the default, which every topic belongs to."""
+    """A connector's groups of topics, in order. The last one is the default group, which includes every topic."""
 
     groups: Sequence[TopicCreationGroup]
 
@@ -66,7 +66,7 @@ def topic_creation(config: Mapping[str, str]) -> TopicCreation | None:
 
 
 def topic_creation_properties(config: Mapping[str, str]) -> list[str]:
-    """Return the names of the properties of all groups: those that are listed, and the default."""
+    """Return the names of the properties of all groups: the listed groups, and the default group."""
     prefixes = tuple(f"{PREFIX}{alias}." for alias in [*_aliases(config), _DEFAULT])
     return [name for name in config if name.startswith(prefixes)]
 
@@ -77,7 +77,7 @@ def _aliases(config: Mapping[str, str]) -> list[str]:
 
 
 def topic_creation_errors(config: Mapping[str, str]) -> list[ConfigValue]:
-    """Return the first problem of the `topic.creation` properties, on the property that has it."""
+    """Return the first error in the `topic.creation` properties, on the property that causes it."""
     try:
         topic_creation(config)
     except ConfigError as error:

@@ -1,7 +1,7 @@
 r"""Names of Unicode's scripts, blocks and properties in Java's regular expressions: `\p{IsGreek}`, `\p{InGreek}`.
 
-Those of Java 25 (`Character.UnicodeScript`, `Character.UnicodeBlock`, `java.util.regex.Pattern`). An older Java lacks the
-newest ones, and refuses them with the first record.
+The names come from Java 25 (`Character.UnicodeScript`, `Character.UnicodeBlock`, `java.util.regex.Pattern`). An
+older Java lacks the newest names, and refuses them when the first record comes.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ VARIATION SELECTORS SUPPLEMENT, VEDIC EXTENSIONS, VERTICAL FORMS, VITHKUQI, WANC
 YI SYLLABLES, YIJING HEXAGRAM SYMBOLS, ZANABAZAR SQUARE, ZNAMENNY MUSICAL NOTATION
 """
 _OTHER_BLOCKS: Final = frozenset({"COMBINING DIACRITICAL MARKS FOR SYMBOLS", "CYRILLIC SUPPLEMENT", "GREEK AND COPTIC"})
-"""Former names: as a constant each has another one."""
+"""Unicode's names of blocks whose constants in Java have other names, such as GREEK. Java accepts both names."""
 
 SCRIPTS: Final = frozenset(_SCRIPTS.split())
-"""Scripts in upper case, by their names and by their codes of ISO 15924."""
+"""Scripts in upper case, by name and by code of ISO 15924."""
 
 PROPERTIES: Final = frozenset(_PROPERTIES.split())
 """Binary properties of characters, in upper case."""
@@ -108,19 +108,19 @@ BLOCKS: Final = _OTHER_BLOCKS | frozenset(
     for name in " ".join(_BLOCKS.split()).split(", ")
     for spelling in (name, name.replace(" ", ""), re.sub("[ -]", "_", name))
 )
-"""Blocks in upper case: with spaces, without, and as Java's constants."""
+"""Blocks in upper case: with spaces, without spaces, and in the spelling of Java's constants."""
 
 
 def is_script(name: str) -> bool:
-    """Return whether Java has a script of a name."""
+    """Return whether Java has a script with this name."""
     return name.upper() in SCRIPTS
 
 
 def is_block(name: str) -> bool:
-    """Return whether Java has a block of a name."""
+    """Return whether Java has a block with this name."""
     return name.upper() in BLOCKS
 
 
 def is_property(name: str) -> bool:
-    """Return whether Java has a binary property of characters of a name."""
+    """Return whether Java has a binary property of characters with this name."""
     return name.upper() in PROPERTIES

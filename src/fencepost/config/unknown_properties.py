@@ -1,4 +1,4 @@
-"""Finds unknown properties: most of them are misspelt. Pure."""
+"""Finds unknown properties, most of which are misspelt. Pure: this module has no side effects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _ALIKE = 0.8
 def unknown_properties(
     names: Iterable[str], known: Collection[str], *, open_prefixes: Collection[str] = (), only_alike: bool = False
 ) -> dict[str, str | None]:
-    """Return the unknown names, each with the most similar known one, or None if none is similar.
+    """Return the unknown names, each with the most similar known name, or None if no known name is similar.
 
-    Names with one of `open_prefixes` are not reported. With `only_alike`, neither are names that are similar to no
-    known one. A known name does not suggest names below it: `value.converter.x` belongs to the converter.
+    Names with one of `open_prefixes` are not reported. With `only_alike`, a name is reported only if it is similar to a
+    known one. A name is never paired with its own beginning: `value.converter.x` is an unknown property of the
+    converter, not a misspelt `value.converter`.
     """
     found: dict[str, str | None] = {}
     for name in names:

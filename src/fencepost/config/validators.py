@@ -1,6 +1,6 @@
-"""Checks of single values, for ConfigDef. Each raises ConfigError that names the property and what it allows.
+"""Checks of single values, for ConfigDef. Each raises ConfigError that names the property and the allowed values.
 
-`blame` is for checks of several properties.
+`blame` is for checks that concern several properties.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from fencepost.api.config_def import ConfigValue, Validator
 from fencepost.api.errors import ConfigError
 
 _LONGEST_NAME: Final = 1_000
-"""Of a connector, in bytes. A text between the workers of a group has 32,767 at most, and a request's line 8,190 with
-each byte as three. A longer name ended the membership of all workers."""
+"""The greatest length of a connector's name, in bytes.
+
+A text in the group's protocol may have at most 32,767 bytes. The first line of an HTTP request may have 8,190 bytes,
+and a percent-encoded byte takes three of them. A longer name would end the membership of all workers.
+"""
 
 
 def at_least(minimum: int, *, nullable: bool = True) -> Validator:
@@ -32,7 +35,7 @@ def at_least(minimum: int, *, nullable: bool = True) -> Validator:
 
 
 def one_of(allowed: Sequence[str]) -> Validator:
-    """Allow the listed texts, in upper or lower case."""
+    """Allow the listed texts, in upper, lower or mixed case."""
     lowered = {text.lower() for text in allowed}
 
     def check(name: str, value: Any) -> None:
@@ -57,17 +60,17 @@ def not_empty(name: str, value: Any) -> None:
 
 
 def no_control_characters(name: str, value: Any) -> None:
-    """Allow text that can stand in a URL or a topic's key: not empty, no control characters."""
+    """Allow text that can be part of a URL or of a topic's key: not empty, no control characters."""
     not_blank(name, value)
     if value is not None and any(ord(character) < ord(" ") or ord(character) == 0x7F for character in str(value)):
         raise ConfigError(f"The property {name} must not contain control characters", name=name)
 
 
 def python_regex(name: str, text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    r"""Read a regular expression of Python's, for the value of a property. Raises ConfigError.
+    r"""Return the value of a property as a Python regular expression. Raises ConfigError.
 
-    Connect's users know Java's: there \w, \d and upper and lower case only cover ASCII, as here. Sets within sets and
-    intersections, which Python would take for characters, are refused.
+    Connect's users know Java's syntax, where \w, \d and case only cover ASCII; the same holds here. Sets within sets
+    and intersections are refused, because Python would read their signs as plain characters.
     """
     try:
         if _has_nested_sets(text):
@@ -86,7 +89,7 @@ def _has_nested_sets(text: str) -> bool:
 
 
 def connector_name(name: str, value: Any) -> None:
-    """Allow text that no_control_characters allows, except names that are too long, or cannot be in a URL's path."""
+    """Allow text that no_control_characters allows, except names that are too long, or not possible in a URL's path."""
     no_control_characters(name, value)
     if value is not None and len(str(value).strip().encode(errors="replace")) > _LONGEST_NAME:
         raise ConfigError(
@@ -103,7 +106,7 @@ def connector_name(name: str, value: Any) -> None:
 
 
 def replication_factor(name: str, value: Any) -> None:
-    """Allow a number of replicas from 1 on, or -1, the broker's default."""
+    """Allow a number of replicas of at least 1, or -1, which means the broker's default."""
     if value is not None and value != -1 and value < 1:
         raise ConfigError(
             f"Invalid value {value} for the property {name}: it must be at least 1, or -1 for the broker's default",
@@ -112,9 +115,9 @@ def replication_factor(name: str, value: Any) -> None:
 
 
 def blame(values: Iterable[ConfigValue], check: Callable[[], object], needed: Collection[str] = ()) -> None:
-    """Note the ConfigError that a check raises with the property that it names.
+    """Run a check. If it raises a ConfigError, add the error to the property that the error names.
 
-    The check is omitted if one of the properties that it has `needed` is itself invalid.
+    The check is omitted if one of the properties in `needed` is already known to be invalid.
     """
     if any(value.errors for value in values if value.name in needed):
         return

@@ -1,9 +1,10 @@
-"""The order of versions: Python packages' (PEP 440) if all that are compared are such, else Maven's, as in Kafka Connect.
+"""The order of versions: PEP 440's if all are valid versions of Python packages, else Maven's, as in Kafka Connect.
 
 Maven's order (POM reference, "Version Order Specification"): a version is split at dots, at hyphens, and between digits
-and letters, which counts as a hyphen. What means nothing (0, final, ga, release) is left out at the end and before
-hyphens. Then parts are compared one by one: a qualifier is before a number after a hyphen, which is before a number
-after a dot. Maven's own code departs from this for a qualifier after `-0`, `-final` or a dot and a letter.
+and letters, as if a hyphen stood there. Parts without a meaning (0, final, ga, release) are left out at the end and
+before hyphens. Then parts are compared one by one: a qualifier comes before a number after a hyphen, which comes before
+a number after a dot. Maven's own code differs from its specification for a qualifier after `-0`, `-final` or a dot and
+a letter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PLACEHOLDERS: Final = frozenset({"x", "*"})
 
 _T = TypeVar("_T")
 _Part = tuple[str, int | str]
-"""The separator before a part, a dot or a hyphen, and the part: a number or a qualifier."""
+"""A part of a version: the separator before it, a dot or a hyphen, and a number or a qualifier."""
 
 
 def versions(texts: Iterable[str]) -> list[Any]:
@@ -38,7 +39,10 @@ def versions(texts: Iterable[str]) -> list[Any]:
 
 
 def newest_first(items: Sequence[_T], version_of: Callable[[_T], str]) -> list[_T]:
-    """Return items by their versions, the newest first, and last what has none; of equal ones, in the given order."""
+    """Return items by version, the newest first.
+
+    Items without a version are last; items with equal versions keep their order.
+    """
     texts = [version_of(item) for item in items]
     having = [number for number, text in enumerate(texts) if is_version(text)]
     places = dict(zip(having, versions(texts[number] for number in having), strict=True))
@@ -53,7 +57,7 @@ def is_version(text: str) -> bool:
 
 @total_ordering
 class MavenVersion:
-    """A version that is compared in Maven's order. Any text is one."""
+    """A version that is compared in Maven's order. Any text is a valid version."""
 
     def __init__(self, text: str) -> None:
         self._parts = _trimmed(_split(text.lower()))
@@ -97,7 +101,7 @@ def _token(text: str, following: str | None) -> int | str:
 
 
 def _trimmed(parts: list[_Part]) -> list[_Part]:
-    """Without what means nothing, at the end and before each hyphen."""
+    """Return the parts, without meaningless parts at the end and before each hyphen."""
     kept: list[_Part] = []
     for part in parts:
         if part[0] == "-":
@@ -113,7 +117,7 @@ def _trim(parts: list[_Part]) -> None:
 
 
 def _key(part: _Part | None, other: _Part | None) -> tuple[int, int, int | str]:
-    """Its place; None stands for nothing, of the kind of the other."""
+    """The sort key of a part. If `part` is None, it counts as an empty part of the same kind as `other`."""
     if part is None:
         assert other is not None  # noqa: S101 - of two, one is longer
         part = (other[0], 0 if isinstance(other[1], int) else "")

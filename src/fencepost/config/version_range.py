@@ -1,9 +1,9 @@
-"""Versions of plugins that a configuration asks for (KIP-891): a version, or ranges in Maven's notation.
+"""Versions of plugins that a configuration requests (KIP-891): a version, or ranges in Maven's notation.
 
-    1.2             this version; Kafka Connect takes it as [1.2], too
+    1.2             this version; Kafka Connect reads it as [1.2]
     [1.2,2.0)       from 1.2 on, before 2.0; either end may be left out
-    [1,2),[3,4)     one of these
-    latest          any
+    [1,2),[3,4)     a version in one of these ranges
+    latest          any version
 
 Versions are compared as `version_order` says.
 """
@@ -24,7 +24,7 @@ _RANGES: Final = re.compile(rf"{_RANGE.pattern}(?:,{_RANGE.pattern})*")
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """The versions between two, of which either may be None for no limit."""
+    """The versions between a lowest and a highest version. Either limit may be None, which means no limit."""
 
     lowest: str | None
     with_lowest: bool
@@ -40,7 +40,7 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """The versions that a property asks for."""
+    """The versions that a property requests."""
 
     text: str
     _ranges: tuple[_Range, ...]
@@ -50,7 +50,7 @@ class VersionRange:
         """Read the value of a property. Raises ConfigError."""
         given = "".join(text.split())
         if not given.startswith(("[", "(")):
-            # As written: the versions of a connector may be any text.
+            # The text is kept as written, because the version of a connector may be any text.
             return cls(given, ())
         if not _RANGES.fullmatch(given):
             raise _invalid(name, text)
@@ -60,7 +60,7 @@ class VersionRange:
             raise _invalid(name, text) from None
 
     def has(self, version: str) -> bool:
-        """Return whether a version is asked for. One that cannot be compared is in no range."""
+        """Return whether a version is among the requested ones. A version that cannot be compared is in no range."""
         if self.text in (_ANY, version):
             return True
         if not is_version(version):
@@ -71,12 +71,12 @@ class VersionRange:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether this is a version that can be compared, a range, or `latest`."""
+        """Whether the text is a version that can be compared, a range, or `latest`."""
         return bool(self._ranges) or self.text == _ANY or is_version(self.text)
 
 
 def _range(match: re.Match[str]) -> _Range:
-    """Raises ValueError for anything but a range."""
+    """Return the range of a match. Raises ValueError if it is not a valid range."""
     opened, first, comma, second, closed = match.groups()
     if not all(map(is_version, filter(None, (first, second)))):
         raise ValueError(match[0])

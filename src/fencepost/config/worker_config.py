@@ -1,4 +1,4 @@
-"""The worker's own configuration, under the property names of Kafka Connect."""
+"""The worker's own configuration. The properties have Kafka Connect's names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PREFIXES: Final = (
 
 
 class WorkerMode(StrEnum):
-    """How workers run: as a single process, or in a group."""
+    """How a worker runs: alone in a single process, or as a member of a group."""
 
     STANDALONE = "standalone"
     DISTRIBUTED = "distributed"
@@ -125,9 +125,11 @@ def _define_connectors(definitions: ConfigDef) -> None:
         )
         .define(
             "offset.flush.interval.ms", _T.LONG, 60_000, _I.LOW,
-            "How long a transaction of the boundary `interval` collects records, in milliseconds, for connectors that "
-            "set no transaction.boundary.interval.ms; how often tasks that deliver at least once commit their source "
-            "offsets; and how long offsets of records that a transform dropped wait for a transaction with records.",
+            "Sets three times, in milliseconds. With transaction.boundary=interval: how long a transaction collects "
+            "records, unless the connector sets transaction.boundary.interval.ms. With delivery at least once: how "
+            "often a task commits its source offsets. With exactly-once delivery: how long the source offsets of "
+            "records that a transform dropped wait to be committed with other records, before they are committed "
+            "alone.",
             validator=at_least(0),
         )
     )  # fmt: skip
@@ -137,8 +139,8 @@ def _define_topics(definitions: ConfigDef) -> None:
     (
         definitions.define(
             "topic.creation.enable", _T.BOOLEAN, True, _I.LOW,
-            "Whether tasks create missing topics with the topic.creation.* properties of their connectors; otherwise these "
-            "have no effect, and brokers may create missing topics.",
+            "Whether tasks create missing topics by the topic.creation.* properties of their connectors. If false, "
+            "these properties have no effect, and brokers may create missing topics.",
         )
         .define(
             "topic.tracking.enable", _T.BOOLEAN, True, _I.LOW,
@@ -161,8 +163,8 @@ def _define_tasks(definitions: ConfigDef) -> None:
         )
         .define(
             "task.shutdown.graceful.timeout.ms", _T.LONG, 5_000, _I.LOW,
-            "How long all tasks together, or a connector, may take to stop, in milliseconds, before they are "
-            "abandoned.",
+            "How long all tasks of a worker together, or one connector, may take to stop, in milliseconds, before the "
+            "worker abandons them.",
             validator=at_least(0),
         )
     )  # fmt: skip
@@ -213,22 +215,19 @@ def _define_files(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         allowed_paths.PROPERTY, _T.LIST, None if alone else ".", _I.MEDIUM,
         "Directories and files, comma-separated, that FileSource and FileStreamSource may read, with everything below them, "
-        "after resolving links; relative ones begin at the worker's working directory. URLs of objects allow those below them: "
-        "s3://bucket/in. The worker's own files are refused wherever they are. "
-        + (
-            "Unset: all other files that the worker may read."
-            if alone
-            else "Unset: the working directory, or nothing if that is / or another directory of the system. Empty: none."
-        ),
+        "after resolving links; relative paths begin at the worker's working directory. A URL, such as s3://bucket/in, "
+        "allows all objects below it. The worker's own files are always refused. Unset: a standalone worker allows all "
+        "other files that it may read; a distributed worker allows its working directory, or nothing if that is / or "
+        "another directory of the system. Empty: none.",
     )  # fmt: skip
 
 
 def _define_token_urls(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         ALLOWED_URLS, _T.LIST, None if alone else "", _I.MEDIUM,
-        "The addresses, comma-separated, that a connector may set sasl.oauthbearer.token.endpoint.url to by an override, "
-        "in addition to the worker's own. In Kafka this is a property of the JVM. "
-        + ("Unset: any." if alone else "Empty: none."),
+        "The addresses of token endpoints, comma-separated, that connectors may name in an override of "
+        "sasl.oauthbearer.token.endpoint.url, in addition to the worker's own. In Kafka this is a system property of the "
+        "JVM. Unset: a standalone worker allows any, a distributed worker none. Empty: none.",
     )  # fmt: skip
 
 
@@ -310,7 +309,7 @@ class WorkerConfig:
         )
 
     def limited(self) -> WorkerConfig:
-        """Return it with the limits of a group's worker where its owner set none.
+        """Return this configuration with the limits of a group's worker, except where the owner has set limits.
 
         A standalone worker trusts the files of its owner, but not the clients of its REST API.
         """
@@ -326,12 +325,15 @@ class WorkerConfig:
 
     @property
     def internal_topics(self) -> tuple[InternalTopic, ...]:
-        """The topics that the worker keeps its state in: a standalone worker keeps no states in Kafka."""
+        """The topics in which the worker keeps its state. A standalone worker keeps no task states in Kafka."""
         common = (self.offset_storage, self.config_storage)
         return common if self.mode is WorkerMode.STANDALONE else (*common, self.status_storage)
 
     def client_properties(self, kind: ClientKind) -> dict[str, str]:
-        """Return the properties of the worker's clients of a kind: the common ones, and over them the prefixed ones."""
+        """Return the properties for the worker's clients of a kind.
+
+        Properties with the kind's prefix override common ones.
+        """
         common = {name: value for name, value in self.properties.items() if is_client_property(name)}
         # admin.listeners belongs to the REST API, not to the admin clients.
         of_clients = {
@@ -362,7 +364,7 @@ def _require_valid(definitions: ConfigDef, properties: Mapping[str, str], where:
     """Raise ConfigError with all invalid properties."""
     wrong = [value for value in definitions.validate(properties) if value.errors]
     if wrong:
-        # Further errors of one property follow from the first.
+        # Further errors of the same property are only consequences of the first one.
         raise ConfigError(f"{where}: {'; '.join(value.errors[0] for value in wrong)}", name=wrong[0].name)
 
 

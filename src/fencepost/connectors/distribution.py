@@ -1,10 +1,11 @@
-"""Distributes files to tasks such that few of them move when files or tasks are added.
+"""Distributes files to tasks so that few files change their task when files or tasks are added.
 
-Every task has a preference for every file: a hash of the task's number and the file's path (rendezvous hashing). Files
-go to tasks in the order of preference. No task gets more than its share, so the numbers of files differ by one at most.
+Every task has a preference for every file: a hash of the task's number and the file's path (rendezvous hashing). Pairs
+of a task and a file are assigned in the order of preference. No task gets more than its share, so the tasks' numbers of
+files differ by at most one.
 
-Of many files each goes to the task that prefers it most: the numbers differ by some percent then, a new file changes one
-task alone, and the time is linear.
+If there are many files, each file goes to the task that prefers it most. The numbers of files per task then differ by a
+few percent, a new file changes the files of only one task, and the time grows linearly with the number of files.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MANY: Final = 1_000
-"""The number of files for each task from which on the shares need not be equal."""
+"""If there are at least this many files per task, tasks may get different numbers of files."""
 
 _STEP: Final = 0x9E3779B97F4A7C15
 
 
 class PathHashes:
-    """The hashes of paths, kept from call to call: nearly all files are the same ones as before."""
+    """The hashes of paths, kept from call to call: nearly all paths are the same as in the previous call."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -40,15 +41,15 @@ class PathHashes:
         return np.fromiter(map(known.__getitem__, files), np.uint64, len(files))
 
     def keep(self, files: Sequence[str]) -> None:
-        """Forget the hashes of most other paths."""
+        """Once more than half of the kept hashes are of paths that are not in `files`, forget these hashes."""
         if len(self._known) > 2 * len(files):
             self._known = {file: self._known[file] for file in files if file in self._known}
 
 
 def distribute(files: Sequence[str], tasks: int, hashes: PathHashes | None = None) -> list[list[str]]:
-    """Return the files of each task, in the order of `files`. There must be as many different files as tasks.
+    """Return the files of each task, in the order of `files`. There must be at least as many different files as tasks.
 
-    `hashes` spare those who call this again for almost the same files most of the time.
+    A caller that repeats this call with almost the same files passes the same `hashes` each time, to save time.
     """
     if are_many(len(files), tasks):
         return _by_preference(files, tasks, hashes or PathHashes())
@@ -66,12 +67,12 @@ def distribute(files: Sequence[str], tasks: int, hashes: PathHashes | None = Non
 
 
 def are_many(files: int, tasks: int) -> bool:
-    """Return whether each of so many files goes to the task that prefers it most."""
+    """Return whether there are enough files per task that each file goes to the task that prefers it most."""
     return files >= MANY * tasks
 
 
 def preferring(hashes: NDArray[np.uint64], tasks: int) -> NDArray[np.int64]:
-    """Return the number of the task that prefers each path most, by the hashes of the paths."""
+    """Return, for each path, the number of the task that prefers it most. `hashes` are the hashes of the paths."""
     import numpy as np  # noqa: PLC0415 - see above
 
     best, owner = mixed(hashes, 0), np.zeros(len(hashes), np.int64)
@@ -83,7 +84,10 @@ def preferring(hashes: NDArray[np.uint64], tasks: int) -> NDArray[np.int64]:
 
 
 def mixed(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return other hashes, one for each, that differ with the seed: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Return another hash for each hash, depending on the seed.
+
+    The function is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+    """
     import numpy as np  # noqa: PLC0415 - see above
 
     found = hashes + np.uint64(_STEP * (seed + 1) % (1 << 64))
@@ -94,7 +98,10 @@ def mixed(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 def _by_preference(files: Sequence[str], tasks: int, hashes: PathHashes) -> list[list[str]]:
-    """Return the files of each task without a limit. One hash of each path is mixed with the tasks' numbers."""
+    """Return the files of each task: each file goes to the task that prefers it most.
+
+    Each path is hashed only once; its hash is then mixed with each task's number.
+    """
     hashes.keep(files)
     shares: list[list[str]] = [[] for _ in range(tasks)]
     for file, task in zip(files, preferring(hashes.of(files), tasks).tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Reads the columns of tables while a configuration is validated, which may not take long."""
+"""Reads the columns of tables while a configuration is validated, which must not take long."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 SECONDS: Final = 5.0
-"""The maximum time for all tables."""
+"""The maximum time for reading the columns of all tables."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 def in_time(tables: Collection[T]) -> Iterator[T]:
-    """Yield tables until the time is over. The schemas of the others are checked when their rows are written."""
+    """Yield the tables one by one, until SECONDS have passed.
+
+    The schemas of tables that are not yielded are checked when their rows are written.
+    """
     end = time.monotonic() + SECONDS
     for number, table in enumerate(tables):
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""The topics and names of a database's tables, which may have characters that names of topics cannot have."""
+"""The topics and names of a database's tables. A table's name may have characters that topic names cannot have."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fencepost.api.topic_names import OTHER_CHARACTERS
 
 
 def topic_part(table: str) -> str:
-    """Return a table's part of a topic's name: `_` replaces each character that is not allowed."""
+    """Return the part of a topic name that stands for a table: `_` replaces each character that is not allowed."""
     return OTHER_CHARACTERS.sub("_", table)
 
 
 def shared_topic(tables: Iterable[tuple[str, str]]) -> str | None:
-    """Return which tables would go to one topic, as the beginning of a message; None if each has its own.
+    """Say which tables would share a topic, as the start of a message; None if each table has its own topic.
 
     `tables` are pairs of a table's name and its topic.
     """
@@ -28,7 +28,7 @@ def shared_topic(tables: Iterable[tuple[str, str]]) -> str | None:
 
 
 def same_name(tables: Iterable[str]) -> str | None:
-    """Return which tables have one name as SCHEMA.TABLE, as the beginning of a message; None if each has its own."""
+    """Say which name in the form SCHEMA.TABLE two tables share, as the start of a message; None if all names differ."""
     for name, count in Counter(tables).items():
         if count > 1:
             return (

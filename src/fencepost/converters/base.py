@@ -33,5 +33,5 @@ class BuiltinConverter(Converter, HeaderConverter):
 
 
 def describe(schema: DataType | None, values: pa.Array) -> str:
-    """Name the type of a column, for messages."""
+    """Return the name of a column's type, for messages."""
     return str(values.type) if schema is None else schema.simpleString()

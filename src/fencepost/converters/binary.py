@@ -13,25 +13,26 @@ from fencepost.converters.text import bytes_of, lengths_of, offsets_of, strings_
 
 _ALPHABET = np.frombuffer((string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode(), np.uint8)
 _PAIRS = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).copy().view(np.uint16).ravel()
-"""Two base64 characters for each 12 bits."""
+"""The two base64 characters for each number of 12 bits."""
 
 _GROUP_BITS = 24
 _TOP_GROUP = 64 - _GROUP_BITS
-# The last four characters of a text, as a little-endian number: the part to keep, and the padding, by the length modulo
-# 3.
+# Masks for the last four characters of a text, as a little-endian number: the characters to keep, and the padding. The
+# index is the number of bytes modulo 3.
 _KEPT = np.array([0xFFFFFFFF, 0x0000FFFF, 0x00FFFFFF], np.uint32)
 _PADDED = np.array([0, 0x3D3D0000, 0x3D000000], np.uint32)
 
-# Built from buffers: to convert a list Arrow imports pandas, which takes a third of a second.
+# The array is built from buffers, because Arrow would import pandas to convert a Python list, which takes a third of a
+# second.
 _PADDING = pa.Array.from_buffers(
     pa.binary(), 3, [None, pa.py_buffer(np.array([0, 0, 2, 3], np.int32)), pa.py_buffer(bytes(3))]
 )
-"""The padding of a group of three bytes, by the length modulo 3: nothing, two zeros, or one."""
+"""The bytes that complete a group of three, by the length modulo 3: nothing, two zeros, or one zero."""
 
 
 def base64(values: pa.Array) -> pa.Array:
     """The base64 texts (RFC 4648, padded) of a `binary` array."""
-    # Null slots may have bytes; an empty value instead keeps slots and groups aligned.
+    # The slot of a null may contain bytes. Making it an empty value keeps values and groups of bytes aligned.
     filled = values.fill_null(b"") if values.null_count else values
     lengths = lengths_of(filled)
     remainders = lengths % 3
@@ -54,7 +55,7 @@ def base64(values: pa.Array) -> pa.Array:
 def base64_decimals(decimals: pa.Array) -> pa.Array:
     """The base64 texts of the unscaled bytes of a decimal array.
 
-    Unscaled values of 64 bits are coded as numbers, which takes a third of the time that their bytes take.
+    Unscaled values of 64 bits are encoded as numbers, in a third of the time that encoding their bytes would take.
     """
     if not pa.types.is_decimal128(decimals.type):
         return base64(unscaled_bytes(decimals))
@@ -64,7 +65,7 @@ def base64_decimals(decimals: pa.Array) -> pa.Array:
         return base64(unscaled_bytes(decimals))
     lengths = _twos_complement_lengths(numbers)
     groups = (lengths + 2) // 3
-    # The first byte of each number at the top.
+    # Shift each number so that its first byte is the highest byte of the word.
     aligned = numbers.astype(np.uint64) << (64 - 8 * lengths).astype(np.uint64)
     coded = np.empty((len(numbers), int(groups.max(initial=1))), np.uint32)
     for position in range(coded.shape[1]):
@@ -79,7 +80,7 @@ def base64_decimals(decimals: pa.Array) -> pa.Array:
 
 
 def _twos_complement_lengths(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The fewest bytes that have each 64-bit number with its sign."""
+    """Return the smallest number of bytes that hold each 64-bit number with its sign."""
     sizes = numbers ^ (numbers >> 63)
     lengths = np.ones(len(numbers), np.int64)
     most = int(sizes.max(initial=0))
@@ -90,9 +91,9 @@ def _twos_complement_lengths(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, A
 
 
 def unscaled_bytes(decimals: pa.Array) -> pa.Array:
-    """The unscaled values of a decimal array as `binary`: two's complement, big-endian, as short as possible.
+    """Return the unscaled values of a decimal array as `binary`: two's complement, big-endian, as short as possible.
 
-    That is the layout of Connect's logical type Decimal, and of Java's BigInteger.
+    Connect's logical type Decimal and Java's BigInteger have the same layout.
     """
     width = decimals.type.byte_width
     raw = np.frombuffer(decimals.buffers()[1], np.uint8).reshape(-1, width)
@@ -101,7 +102,7 @@ def unscaled_bytes(decimals: pa.Array) -> pa.Array:
     significant = number != sign
     first = np.where(significant.any(axis=1), significant.argmax(axis=1), width - 1)
     rows = np.arange(len(number))
-    # The leading byte must show the sign; otherwise one more byte is kept.
+    # The first kept byte must show the sign; if it does not, one more byte is kept.
     first -= (number[rows, first] >= 128) != (sign[:, 0] >= 128)
     lengths = width - first
     kept: np.ndarray[Any, Any] = np.arange(width) >= first[:, None]

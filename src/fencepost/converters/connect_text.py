@@ -26,24 +26,24 @@ class _IsoRenderer(Renderer):
     """The common part of the two formats."""
 
     def floating(self, values: pa.Array) -> Text:
-        """Java's Float.toString and Double.toString."""
+        """Write numbers as Java's Float.toString and Double.toString do."""
         return Text(java_floats(values))
 
     def decimal(self, values: pa.Array) -> Text:
-        """Java's BigDecimal.toString."""
+        """Write decimals as Java's BigDecimal.toString does."""
         return Text(values.cast(pa.string()))
 
     def date(self, values: pa.Array) -> Text:
-        """`2013-01-31`."""
+        """Write dates as `2013-01-31`."""
         return Text(time_texts(values))
 
     def timestamp(self, millis: pa.Array) -> Text:
-        """`2013-01-31T12:30:00.000Z`."""
+        """Write times as `2013-01-31T12:30:00.000Z`."""
         spaced = time_texts(millis.view(pa.timestamp("ms")))
         return Text(pc.replace_substring(spaced, " ", "T"), "", "Z")
 
     def time(self, millis: pa.Array) -> Text:
-        """`12:30:00.000Z`."""
+        """Write times of day as `12:30:00.000Z`."""
         return Text(millis.cast(pa.int32()).view(pa.time32("ms")).cast(pa.string()), "", "Z")
 
 
@@ -54,15 +54,15 @@ class JavaRenderer(_IsoRenderer):
     LIST: ClassVar[tuple[str, str, str]] = ("[", ", ", "]")
 
     def string(self, values: pa.Array) -> Text:
-        """The text unchanged."""
+        """Return the text unchanged."""
         return Text(values)
 
     def binary(self, values: pa.Array) -> Text:
-        """Raises UnsupportedTypeError: Java would print an object's address."""
+        """Raises UnsupportedTypeError: Java would print the object's address."""
         raise UnsupportedTypeError(values.type, "")
 
     def struct(self, values: pa.Array, path: str) -> pa.Array:
-        """`Struct{a=1,b=x}`."""
+        """Write structs as `Struct{a=1,b=x}`."""
         if not values.type.num_fields:
             return pa.repeat("Struct{}", len(values))
         pieces = [Text(wrap(text.column(), f",{name}=", "")) for name, text in self.fields(values, path)]
@@ -70,7 +70,7 @@ class JavaRenderer(_IsoRenderer):
         return wrap(pc.binary_replace_slice(joined, 0, 1, "Struct{"), "", "}")
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:  # noqa: ARG002
-        """`{k=v, l=w}`."""
+        """Write maps as `{k=v, l=w}`."""
         return join_columns([keys, "=", values]), ("{", ", ", "}")
 
 
@@ -79,15 +79,15 @@ class HeaderRenderer(_IsoRenderer):
     """Connect's `Values.convertToString`, for values inside a structure: `{"a":1,"b":"x"}`, `[1,2]`, `{"k":"v"}`."""
 
     def string(self, values: pa.Array) -> Text:
-        """Quoted, with quotes and backslashes escaped."""
+        """Put texts in quotes, with quotes and backslashes escaped."""
         return Text(_QUOTES.apply(values) if len(values) else values, '"', '"')
 
     def binary(self, values: pa.Array) -> Text:
-        """Quoted base64."""
+        """Write bytes as base64 in quotes."""
         return Text(base64(values), '"', '"')
 
     def struct(self, values: pa.Array, path: str) -> pa.Array:
-        """`{"a":1,"b":"x"}`, with all fields."""
+        """Write structs as `{"a":1,"b":"x"}`, with all fields."""
         if not values.type.num_fields:
             return pa.repeat("{}", len(values))
         pieces: list[str | Text] = []
@@ -96,5 +96,5 @@ class HeaderRenderer(_IsoRenderer):
         return join_columns([*pieces, "}"])
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:  # noqa: ARG002
-        """`{"k":"v"}`."""
+        """Write maps as `{"k":"v"}`."""
         return join_columns([keys, ":", values]), ("{", ",", "}")

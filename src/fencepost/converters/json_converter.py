@@ -31,7 +31,7 @@ class JsonConverter(BuiltinConverter):
     """
 
     def config(self) -> ConfigDef:
-        """Return the definitions of Connect's properties of this converter."""
+        """Return the definitions of this converter's properties in Connect."""
         kind, importance, width = ConfigDef.Type, ConfigDef.Importance, ConfigDef.Width.MEDIUM
         return (
             ConfigDef()
@@ -39,17 +39,19 @@ class JsonConverter(BuiltinConverter):
                     'Whether each key or value carries its schema: {"schema": ..., "payload": ...}.',
                     group="Schemas", order_in_group=0, width=width)
             .define("schemas.cache.size", kind.INT, 1000, importance.HIGH,
-                    "Accepted for compatibility: a schema is written once for a whole batch, so there is no need to "
-                    "tune how many are kept.",
+                    "Accepted for compatibility: a schema is converted once per batch, so no cache of schemas is "
+                    "needed.",
                     group="Schemas", order_in_group=1, width=width)
             .define("decimal.format", kind.STRING, "BASE64", importance.LOW,
-                    "How decimals are written: BASE64, the bytes of their unscaled value, or NUMERIC, as numbers.",
+                    "How decimals are written. BASE64: the bytes of the unscaled value, as Base64. NUMERIC: as "
+                    "numbers.",
                     validator=one_of(("base64", "numeric")), group="Serialization", order_in_group=0, width=width)
             .define("replace.null.with.default", kind.BOOLEAN, True, importance.LOW,
                     "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
                     group="Serialization", order_in_group=1, width=width)
             .define("schema.content", kind.STRING, None, importance.HIGH,
-                    "Accepted for compatibility: the schema for values that are read from Kafka, which a source does not.",
+                    "Accepted for compatibility: the schema for JSON without an envelope that a sink reads. Sources "
+                    "do not read JSON.",
                     group="Schemas", order_in_group=2, width=width)
         )  # fmt: skip
 

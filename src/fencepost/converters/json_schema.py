@@ -12,7 +12,7 @@
 | DECIMAL(p, s) | bytes, parameter `scale` | org.apache.kafka.connect.data.Decimal |
 | ARRAY MAP STRUCT | array map struct | |
 
-A schema is optional where Spark says nullable. A field's comment can name its schema (see `api.schema_name`). Connect
+A schema is optional if Spark's type is nullable. A field's comment can name its schema (see `api.schema_name`). Connect
 has no form for intervals, variants, geometries and columns that are always null.
 """
 
@@ -57,12 +57,15 @@ _LOGICALS: Final[dict[type[spark.DataType], tuple[str, str]]] = {
 
 @lru_cache(maxsize=1000)
 def schema_text(schema: spark.DataType, *, optional: bool) -> str:
-    """The schema of a whole key or value as compact JSON. Raises DataError for a type that Connect does not have."""
+    """Return the schema of a whole key or value as compact JSON.
+
+    Raises DataError for a type that Connect does not have.
+    """
     return json.dumps(connect_schema(schema, optional=optional), ensure_ascii=False, separators=(",", ":"))
 
 
 def connect_schema(schema: spark.DataType, *, optional: bool, path: str = "") -> dict[str, Any]:
-    """The schema as a JSON object. `path` says where in the record it is.
+    """Return the schema as a JSON object. `path` says where in the record it is.
 
     Raises DataError for a type that Connect does not have.
     """
@@ -73,7 +76,10 @@ def connect_schema(schema: spark.DataType, *, optional: bool, path: str = "") ->
 
 
 def _scalar(schema: spark.DataType) -> dict[str, Any]:
-    """Return the `type` of a scalar's schema, and as `extra` what follows `optional` in it. Empty for other types."""
+    """Return the schema of a scalar: `type`, and in `extra` the fields that come after `optional`.
+
+    The result is empty for types that are not scalar.
+    """
     kind = type(schema)
     if kind in _PRIMITIVES:
         return {"type": _PRIMITIVES[kind]}
@@ -111,7 +117,7 @@ def _field(field: spark.StructField, path: str) -> dict[str, Any]:
 
 
 def missing_values(schema: spark.DataType, values: pa.Array, path: str = "") -> Iterator[str]:
-    """Name the fields that have nulls although their schema does not allow any."""
+    """Return the names of the fields that contain nulls although their schema does not allow any."""
     match schema:
         case spark.StructType() if pa.types.is_struct(values.type):
             for index, field in enumerate(schema.fields):

@@ -22,14 +22,15 @@ _ESCAPES = (
 
 @dataclass(frozen=True)
 class JsonRenderer(Renderer):
-    """JSON. `numeric_decimals` writes decimals as numbers instead of base64 of their unscaled bytes."""
+    """Writes JSON. If `numeric_decimals`, decimals are numbers instead of the base64 of their unscaled bytes."""
 
     numeric_decimals: bool = False
 
     def string(self, values: pa.Array) -> Text:
-        """Quoted, with the escapes that RFC 8259 demands; other characters stay as they are, in UTF-8.
+        """Write texts in quotes, with the escapes that RFC 8259 demands; other characters are unchanged, in UTF-8.
 
-        Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked: they would break the document.
+        Raises DataError for bytes that are not UTF-8, which would break the document: Spark casts BINARY to STRING
+        unchecked.
         """
         try:
             if bytes_of(values).max(initial=0) >= 0x80:
@@ -39,40 +40,43 @@ class JsonRenderer(Renderer):
         return Text(escape(values), '"', '"')
 
     def floating(self, values: pa.Array) -> Text:
-        """Numbers with a fraction or an exponent; NaN and the infinities are strings."""
+        """Write numbers with a fraction or an exponent; NaN and the infinities become strings."""
         return Text(json_floats(values))
 
     def binary(self, values: pa.Array) -> Text:
-        """Base64."""
+        """Write bytes as base64."""
         return Text(base64(values), '"', '"')
 
     def decimal(self, values: pa.Array) -> Text:
-        """Base64 of the unscaled bytes, or a number with all its digits."""
+        """Write decimals as the base64 of their unscaled bytes, or as numbers with all digits."""
         if self.numeric_decimals:
             return Text(values.cast(pa.string()))
         return Text(base64_decimals(values), '"', '"')
 
     def date(self, values: pa.Array) -> Text:
-        """Days since the epoch."""
+        """Write dates as days since the epoch."""
         return Text(values.view(pa.int32()).cast(pa.string()))
 
     def timestamp(self, millis: pa.Array) -> Text:
-        """Milliseconds since the epoch."""
+        """Write times as milliseconds since the epoch."""
         return Text(millis.cast(pa.string()))
 
     def time(self, millis: pa.Array) -> Text:
-        """Milliseconds since midnight."""
+        """Write times of day as milliseconds since midnight."""
         return Text(millis.cast(pa.string()))
 
     def struct(self, values: pa.Array, path: str) -> pa.Array:
-        """Objects with all fields, null or not."""
+        """Write structs as objects with all fields, including null ones."""
         pieces = self._object(values, path)
         if all(isinstance(piece, str) for piece in pieces):
             return pa.repeat("".join(map(str, pieces)), len(values))
         return join_columns(pieces)
 
     def _object(self, values: pa.Array, path: str) -> list[str | Text]:
-        """The pieces of objects: those within them are not joined first, but with all the rest."""
+        """Return the pieces of objects.
+
+        Objects within them are returned as pieces, too: everything is joined only once.
+        """
         pieces: list[str | Text] = []
         for name, field, place in fields_of(values, path):
             pieces.append(("," if pieces else "{") + quote(name) + ":")
@@ -89,7 +93,7 @@ class JsonRenderer(Renderer):
         return [self.render(values, path)]
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
-        """Objects where keys are strings, else arrays of `[key, value]`."""
+        """Write maps as objects if their keys are strings, else as arrays of `[key, value]`."""
         if string_keys:
             return join_columns([keys, ":", values]), ("{", ",", "}")
         return join_columns(["[", keys, ",", values, "]"]), ("[", ",", "]")
@@ -105,5 +109,5 @@ def escape(strings: pa.Array) -> pa.Array:
 
 
 def quote(name: str) -> str:
-    """One JSON string."""
+    """Return a JSON string."""
     return json.dumps(name, ensure_ascii=False)

@@ -43,36 +43,36 @@ class _FixedWidthConverter(BuiltinConverter):
 
 
 class ShortConverter(_FixedWidthConverter):
-    """Two bytes."""
+    """Writes SMALLINT values as two bytes."""
 
     spark_name, arrow_type, wire_type = "SMALLINT", pa.int16(), ">i2"
 
 
 class IntegerConverter(_FixedWidthConverter):
-    """Four bytes."""
+    """Writes INT values as four bytes."""
 
     spark_name, arrow_type, wire_type = "INT", pa.int32(), ">i4"
 
 
 class LongConverter(_FixedWidthConverter):
-    """Eight bytes."""
+    """Writes BIGINT values as eight bytes."""
 
     spark_name, arrow_type, wire_type = "BIGINT", pa.int64(), ">i8"
 
 
 class FloatConverter(_FixedWidthConverter):
-    """Four bytes, IEEE 754."""
+    """Writes FLOAT values as four bytes, IEEE 754."""
 
     spark_name, arrow_type, wire_type = "FLOAT", pa.float32(), ">f4"
 
 
 class DoubleConverter(_FixedWidthConverter):
-    """Eight bytes, IEEE 754."""
+    """Writes DOUBLE values as eight bytes, IEEE 754."""
 
     spark_name, arrow_type, wire_type = "DOUBLE", pa.float64(), ">f8"
 
 
 class BooleanConverter(_FixedWidthConverter):
-    """One byte, 1 or 0."""
+    """Writes BOOLEAN values as one byte, 1 or 0."""
 
     spark_name, arrow_type, wire_type = "BOOLEAN", pa.bool_(), "u1"

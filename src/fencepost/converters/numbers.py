@@ -13,15 +13,15 @@ from fencepost.converters.text import with_suffix, wrap
 
 
 def json_floats(values: pa.Array) -> pa.Array:
-    """JSON numbers that read back as the same double, always with a fraction or an exponent, as Jackson writes them.
+    """Return JSON numbers that read back as the same double, with a fraction or an exponent, as Jackson writes them.
 
-    JSON has no numbers for NaN and the infinities: they are the strings "NaN", "Infinity" and "-Infinity".
+    JSON has no numbers for NaN and the infinities: they become the strings "NaN", "Infinity" and "-Infinity".
     """
     return _floats(values, quote='"')
 
 
 def java_floats(values: pa.Array) -> pa.Array:
-    """The results of Java's Float.toString and Double.toString (JDK 19 and later)."""
+    """Return the results of Java's Float.toString and Double.toString (JDK 19 and later)."""
     texts = _floats(values, quote="")
     numbers = _numpy(values)
     size = np.abs(numbers)
@@ -57,8 +57,8 @@ def _floats(values: pa.Array, quote: str) -> pa.Array:
 
 
 def _plain_integers(numbers: np.ndarray[Any, Any]) -> bool:
-    """Whether all numbers look the same when they are written as integers."""
-    limit = 1e7  # above it an exponent is shorter, and single-precision numbers have fewer digits than the integer
+    """Whether all numbers have the same digits when they are written as integers."""
+    limit = 1e7  # from here on, an exponent may be shorter, and a float's text may have fewer digits than the integer
     return bool((np.abs(numbers) < limit).all()) and not bool(((numbers == 0) & np.signbit(numbers)).any())
 
 

@@ -8,8 +8,9 @@ Float-, Double-, BooleanConverter
 ByteArrayConverter               `{"base64": ...}`
 AvroConverter, ProtobufConverter, by the schema whose id is before the data, or in a header
 JsonSchemaConverter
-auto                             the same if there is a registry, JSON if it is valid JSON, else text, else bytes.
-                                 Bytes that numbers are made of are valid text, too: with a NUL they are not text
+auto                             by the schema if there is a registry and the data has the id of a schema; else as JSON
+                                 if it is valid; else as text; else as bytes. Data with a NUL is shown as bytes,
+                                 because it is probably a binary number
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fencepost.converters.jsonschema.reading import logical_value
 from fencepost.converters.registry.reading import RegistryReader, is_framed
 
 Decoder = Callable[[bytes], Any]
-"""Returns data that JSON can hold, Decimals aside. Raises ValueError for bytes that it cannot decode."""
+"""Returns data that JSON can hold, except for Decimals. Raises ValueError for bytes that it cannot decode."""
 
 _ENVELOPE: Final = {"schema", "payload"}
 
@@ -43,10 +44,10 @@ def decoder(converter: str) -> Decoder:
 
 
 class RecordDecoder:
-    """Decodes the keys or values of records by a converter's name, and by a registry if there is one."""
+    """Decodes the keys or values of records, by the name of a converter, and by a registry if there is one."""
 
     def __init__(self, converter: str, registry: RegistryReader | None, *, is_key: bool) -> None:
-        """Raises ConfigError for an unknown converter, and for one that needs a registry without it."""
+        """Raises ConfigError for an unknown converter, and if a converter that needs a registry has none."""
         name = converter.rpartition(".")[2]
         if name in REGISTRY_CONVERTERS and registry is None:
             raise ConfigError(
@@ -75,7 +76,10 @@ class RecordDecoder:
 
 
 def advice(data: bytes, part: str) -> str | None:
-    """Say which converter may decode what `auto` shows as bytes; None for JSON and text. `part` is key or value."""
+    """Return which converter may decode data that `auto` shows as bytes; None for JSON and text.
+
+    `part` is key or value.
+    """
     if not isinstance(shown := _auto(data), dict) or shown != _bytes(data):
         return None
     fitting = [f"--{part}-converter {name}" for name, size in _SIZES.items() if size == len(data)]
@@ -156,7 +160,7 @@ CONVERTERS: Final = (*_DECODERS, *REGISTRY_CONVERTERS)
 
 
 def _of_schema(schema: Any, payload: Any) -> Any:
-    """The payload of an envelope, with the logical types of its schema resolved."""
+    """Return the payload of an envelope, with the logical types of its schema resolved."""
     if payload is None or not isinstance(schema, dict):
         return payload
     match schema.get("type"), payload:

@@ -1,4 +1,4 @@
-"""How the records of a connector are decoded: by its converters, and their schema registries."""
+"""How the records of a connector are decoded: by its converters and their schema registries."""
 
 from __future__ import annotations
 
@@ -16,31 +16,37 @@ _AUTO: Final = "auto"
 
 @dataclass(frozen=True, slots=True)
 class RoleReading:
-    """How keys or values are decoded: a converter's name, None if unknown, and a registry if there is one."""
+    """How keys or values are decoded: the name of a converter, None if unknown, and a registry if there is one."""
 
     converter: str | None = None
     registry: RegistryReader | None = None
 
     def decoder(self, converter: str | None = None, *, is_key: bool) -> RecordDecoder:
-        """Return the decoder of the converter, or of another `converter`. Raises ConfigError as RecordDecoder does."""
+        """Return the decoder of this role's converter, or of `converter` if it is given.
+
+        Raises ConfigError as RecordDecoder does.
+        """
         return RecordDecoder(converter or self.converter or _AUTO, self.registry, is_key=is_key)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordReading:
-    """By what records are read."""
+    """How the keys and the values of records are decoded."""
 
     key: RoleReading = RoleReading()
     value: RoleReading = RoleReading()
 
 
 NO_READING: Final = RecordReading()
-"""For records whose converters are unknown."""
+"""How records are decoded if their converters are unknown."""
 
 
 @contextmanager
 def registry_readers(*, for_people: bool = True) -> Iterator[Callable[[Mapping[str, str]], RegistryReader]]:
-    """Yield a function that makes a reader of a converter's properties, without prefix. Closes the readers at the end."""
+    """Yield a function that makes a reader from a converter's properties, given without prefix.
+
+    Closes the readers at the end.
+    """
     with ExitStack() as opened:
 
         def reader(properties: Mapping[str, str]) -> RegistryReader:
@@ -53,7 +59,7 @@ def registry_readers(*, for_people: bool = True) -> Iterator[Callable[[Mapping[s
 
 @contextmanager
 def reading_by(config: Mapping[str, str], *, for_people: bool = True) -> Iterator[RecordReading]:
-    """Yield the reading by the converters in a connector's configuration. Raises ConfigError for wrong settings."""
+    """Yield the decoding by the converters in a connector's configuration. Raises ConfigError for wrong settings."""
     with registry_readers(for_people=for_people) as reader:
         yield RecordReading(*(_of_role(config, f"{role}.converter", reader) for role in ("key", "value")))
 

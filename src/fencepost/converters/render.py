@@ -1,8 +1,8 @@
-"""Walks an Arrow array of any nesting and writes each value as text, a column at a time.
+"""Writes each value of an Arrow array of any nesting as text, a column at a time.
 
-A Renderer is one text format. It defines how scalars, structs, lists and maps look; the walk, the handling of sliced
-and encoded arrays, and the errors are common to all. A format depends only on Arrow types: a Spark type has one Arrow
-type, and schemaless values have one as well.
+A Renderer is one text format. It defines how scalars, structs, lists and maps are written. All formats share the walk
+through the array, the handling of sliced and encoded arrays, and the errors. A format depends only on Arrow types: each
+Spark type has one Arrow type, and so have schemaless values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.api.errors import DataError
 from fencepost.converters.text import Text, join_lists, valid_only
 
 _BYTES_IN_ONE_GO = 64 * 1024 * 1024
-"""Far below 2 GiB, because escaping can make a text six times as long."""
+"""The largest size of a slice, far below 2 GiB, because escaping can make a text six times as long."""
 
 _UNITS_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
 
@@ -49,7 +49,7 @@ _PLAIN = frozenset(
 
 
 class UnsupportedTypeError(DataError):
-    """An Arrow type without a form in the format; `path` is the column's place in the record."""
+    """An Arrow type that the format cannot write. `path` is the column's place in the record."""
 
     def __init__(self, kind: Any, path: str) -> None:
         super().__init__(f"no form for the type {kind} of {path or 'the record'}")
@@ -62,12 +62,12 @@ class UnsupportedTypeError(DataError):
 
 @dataclass(frozen=True)
 class Renderer(ABC):
-    """A text format. Nulls stay null in the texts, until a structure around them writes `null`."""
+    """A text format. Nulls stay null in the texts, until an enclosing structure writes them as `null`."""
 
     LIST: ClassVar[tuple[str, str, str]] = ("[", ",", "]")
 
     def render(self, values: pa.Array, path: str = "") -> Text:
-        """The texts of a column. `path` is the column's place in the record. Raises UnsupportedTypeError."""
+        """Return the texts of a column. `path` is the column's place in the record. Raises UnsupportedTypeError."""
         values = plain(values)
         kind = values.type
         write = _writer(kind)
@@ -97,7 +97,7 @@ class Renderer(ABC):
 
     @abstractmethod
     def timestamp(self, millis: pa.Array) -> Text:
-        """Write moments, given as int64 milliseconds since the epoch."""
+        """Write times, given as int64 milliseconds since the epoch."""
 
     @abstractmethod
     def time(self, millis: pa.Array) -> Text:
@@ -105,11 +105,11 @@ class Renderer(ABC):
 
     @abstractmethod
     def struct(self, values: pa.Array, path: str) -> pa.Array:
-        """Write structs; the content of null ones does not matter."""
+        """Write structs. The results for null structs do not matter."""
 
     @abstractmethod
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
-        """Write the entries of maps; the second result is the text before, between and after them."""
+        """Write the entries of maps. Return their texts, and the texts that begin, separate and end a map's entries."""
 
     def structs(self, values: pa.Array, path: str) -> Text:
         """Write a struct array."""
@@ -118,7 +118,7 @@ class Renderer(ABC):
         return Text(valid_only(self.struct(values, path), values))
 
     def fields(self, values: pa.Array, path: str) -> list[tuple[str, Text]]:
-        """The names of the fields of structs, and their texts."""
+        """Return the name and the texts of each field of structs."""
         return [(name, self.render(field, place)) for name, field, place in fields_of(values, path)]
 
     def lists(self, values: pa.Array, path: str) -> Text:
@@ -164,7 +164,10 @@ _WRITERS: tuple[tuple[Callable[[Any], bool], _Write], ...] = (
     (lambda kind: isinstance(kind, pa.JsonType), _leaf(lambda _, values: Text(values.storage.cast(pa.string())))),
 )
 _FOUND: dict[int, _Write | None] = {}
-"""The writers of types by their number: a lookup for each column would take longer than writing a few rows."""
+"""The writer of each type, by the type's number.
+
+Without this cache, finding the writer would take longer than writing a few rows.
+"""
 
 
 def _writer(kind: Any) -> _Write | None:
@@ -176,15 +179,15 @@ def _writer(kind: Any) -> _Write | None:
 
 
 def fields_of(values: pa.Array, path: str) -> Iterator[tuple[str, pa.Array, str]]:
-    """Yield the name of each field of structs, its values, and its place in the record."""
+    """Yield the name, the values and the path of each field of structs."""
     for index, field in enumerate(values.type):
         yield field.name, values.field(index), f"{path}.{field.name}" if path else field.name
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """The same values in the simplest Arrow type: no dictionary, view or large type, no half precision.
+    """Return the same values in the simplest Arrow type: no dictionary, view or large type, no half precision.
 
-    Raises `pa.ArrowCapacityError` or `pa.ArrowInvalid` where 32-bit offsets do not suffice.
+    Raises `pa.ArrowCapacityError` or `pa.ArrowInvalid` if 32-bit offsets do not suffice.
     """
     if values.type.id in _PLAIN:
         return values
@@ -197,7 +200,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def milliseconds(values: pa.Array) -> pa.Array:
-    """Timestamps or times of day as int64 milliseconds, rounded down, before the epoch too."""
+    """Return timestamps or times of day as int64 milliseconds, always rounded down, even before the epoch."""
     unit = values.type.unit
     storage = pa.int32() if pt.is_time32(values.type) else pa.int64()
     numbers = values.view(storage).cast(pa.int64())
@@ -211,7 +214,7 @@ def milliseconds(values: pa.Array) -> pa.Array:
 
 
 def in_slices(values: pa.Array, row_overhead: int, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Apply `convert`, which yields `binary` of as many rows, to slices that are small enough for 32-bit offsets.
+    """Apply `convert` to slices that are small enough for 32-bit offsets. `convert` returns `binary` with as many rows.
 
     `row_overhead` is the length of a row's text beyond its value, in bytes. The result is `large_binary` if there was
     more than one slice.
@@ -229,7 +232,8 @@ def _size(values: pa.Array) -> int:
     try:
         return int(values.nbytes)
     except pa.ArrowTypeError:
-        # Some versions of Arrow cannot tell which bytes of a view a slice uses; all of them are an upper bound.
+        # Some versions of Arrow cannot tell which bytes of a view a slice uses. The size of all bytes is an upper
+        # bound.
         return int(values.get_total_buffer_size())
 
 
@@ -245,7 +249,7 @@ def _halved(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Arr
 
 
 def children(values: pa.Array, *children: pa.Array) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
-    """The offsets of a list array from 0 on, and the parts of its children that they span."""
+    """Return the offsets of a list array, starting with 0, and the parts of its children that the offsets span."""
     offsets = values.offsets.to_numpy()
     start, end = int(offsets[0]), int(offsets[-1])
     return offsets - start, [child.slice(start, end - start) for child in children]

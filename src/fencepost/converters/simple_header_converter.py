@@ -27,7 +27,7 @@ class SimpleHeaderConverter(HeaderConverter):
     """
 
     def config(self) -> ConfigDef:
-        """Return no definitions: it has no properties."""
+        """Return no definitions: this converter has no properties."""
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:

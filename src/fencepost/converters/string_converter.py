@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _ENCODING = "converter.encoding"
 _AS_IN_JAVA: Final = {"utf-16": (codecs.BOM_UTF16_BE, "utf-16-be"), "utf-32": (b"", "utf-32-be")}
-"""The byte order mark that Java writes first, and the codec for the rest, for encodings without a fixed byte order."""
+"""For encodings without a fixed byte order: the byte order mark that Java writes first, and the codec for the rest."""
 
 
 class StringConverter(BuiltinConverter):
-    """Writes text unchanged, other values as Java's `toString` does (see connect_text); a null stays null.
+    """Writes text unchanged, other values as Java's `toString` does; a null stays null.
 
     Schemaless structures are already JSON text and stay unchanged.
     """
@@ -32,7 +32,11 @@ class StringConverter(BuiltinConverter):
     def config(self) -> ConfigDef:
         """Return the definition of the encoding."""
         return ConfigDef().define(
-            _ENCODING, ConfigDef.Type.STRING, "UTF-8", ConfigDef.Importance.HIGH, "The encoding of the text."
+            _ENCODING,
+            ConfigDef.Type.STRING,
+            "UTF-8",
+            ConfigDef.Importance.HIGH,
+            "The encoding in which text is written, such as UTF-8 or ISO-8859-1.",
         )
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
@@ -40,7 +44,7 @@ class StringConverter(BuiltinConverter):
         super().configure(configs, is_key=is_key)
         encoding = self.settings[_ENCODING]
         try:
-            # Python has codecs that are only for bytes, such as hex.
+            # Some of Python's codecs, such as hex, cannot encode text.
             "".encode(encoding)
         except LookupError:
             raise ConfigError(

@@ -1,8 +1,8 @@
 """Arrow kernels for building text column by column, used by the converters.
 
-Texts are `string` arrays with 32-bit offsets. Nothing here processes single records: one pass of Arrow's `binary_join`
-over the column's bytes, cut at the column's own offsets, inserts a constant between all values of a column. A result of
-more than 2 GiB raises `pa.ArrowCapacityError`.
+Texts are `string` arrays with 32-bit offsets. Nothing here processes single records: to insert a constant between all
+values of a column, Arrow's `binary_join` runs once over the column's bytes, cut at the column's own offsets. A result
+of more than 2 GiB raises `pa.ArrowCapacityError`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 _INT32_MAX = 2**31 - 1
 ESCAPED = "surrogateescape"
-"""How bytes that are not UTF-8 are kept in a Python text."""
+"""The error handler by which bytes that are not UTF-8 are kept in a Python text."""
 
 _FEWEST_IN_STRIDES = 256
-"""For fewer rows the calls take longer than a join row by row."""
+"""For fewer rows, the function calls take longer than joining row by row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Text:
     suffix: str = ""
 
     def column(self) -> pa.Array:
-        """The texts as one `string` array."""
+        """Return the texts as one `string` array."""
         return wrap(self.body, self.prefix, self.suffix)
 
     def joinable(self) -> Text:
-        """The same texts; prefix and suffix stay separate only if the body has no nulls."""
+        """Return the same texts. Prefix and suffix stay separate only if the body has no nulls."""
         return self if self.body.null_count == 0 else Text(self.column())
 
 
@@ -46,7 +46,10 @@ def wrap(strings: pa.Array, prefix: str, suffix: str) -> pa.Array:
 
 
 def wrap_bytes(strings: pa.Array, prefix: bytes, suffix: bytes) -> pa.Array:
-    """Put constants before and after each text; nulls stay null. The result is a `string` array, whatever its bytes are."""
+    """Put constants before and after each text; nulls stay null.
+
+    The result is a `string` array, even if it is not UTF-8.
+    """
     size = len(strings)
     if size == 0 or not (prefix or suffix):
         return strings
@@ -54,12 +57,12 @@ def wrap_bytes(strings: pa.Array, prefix: bytes, suffix: bytes) -> pa.Array:
     glue = suffix + prefix
     joined = _insert(data, offsets, int(offsets[0]), int(offsets[-1]), glue)
     moved = (offsets - offsets[0]) + len(glue) * np.arange(size + 1, dtype=np.int32)
-    # The joined bytes begin with a whole separator; its suffix half belongs to no value.
+    # The joined bytes begin with a whole separator, suffix + prefix. Its suffix belongs to no value.
     return _strings(strings, moved, joined.slice(len(suffix)))
 
 
 def with_suffix(strings: pa.Array, rows: np.ndarray[Any, Any], suffix: str) -> pa.Array:
-    """Put a constant after the texts of some rows, which are ascending."""
+    """Put a constant after the texts of some rows. `rows` must be in ascending order."""
     offsets, data = _parts(strings)
     joined = _insert(data, offsets[rows + 1], int(offsets[0]), int(offsets[-1]), suffix.encode())
     longer = np.zeros(len(offsets), np.int32)
@@ -68,9 +71,9 @@ def with_suffix(strings: pa.Array, rows: np.ndarray[Any, Any], suffix: str) -> p
 
 
 def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Array:
-    """Join constants and columns of equal length row by row; nulls read `null`. At least one column is needed.
+    """Join constants and columns of equal length row by row; nulls become `null`. At least one column is needed.
 
-    Bytes of a constant that are not UTF-8 are given as Python's surrogate escapes.
+    In a constant, bytes that are not UTF-8 are given as Python's surrogate escapes.
     """
     args: list[Any] = [""]
     for piece in pieces:
@@ -89,16 +92,19 @@ def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Arra
 
 
 def _constant(text: str) -> Any:
-    """A text for Arrow's kernels, which do not check what they copy."""
+    """Return a text as an Arrow scalar for kernels.
+
+    The text may contain bytes that are not UTF-8: kernels do not check this.
+    """
     data = text.encode(errors=ESCAPED)
     edges = pa.py_buffer(np.array([0, len(data)], np.int32))
     return pa.Array.from_buffers(pa.string(), 1, [None, edges, pa.py_buffer(data)])[0]
 
 
 def _with_strides(pieces: Sequence[Any]) -> list[Any]:
-    """Join adjacent columns whose texts have the same length in all rows.
+    """Join adjacent columns if their texts have the same length in all rows.
 
-    They are copied in strides, a column at a time, which takes a third of the time of a join row by row.
+    Such columns are copied with strides, a column at a time, in a third of the time of joining row by row.
     """
     joined: list[Any] = []
     run: list[str | _Even] = []
@@ -121,19 +127,19 @@ class _Even:
 
     @classmethod
     def of(cls, strings: pa.Array) -> _Even | None:
-        """Return None if the lengths differ, a text is null, or there are few."""
+        """Return the column, or None if the lengths differ, a text is null, or there are only few rows."""
         if len(strings) < _FEWEST_IN_STRIDES or strings.null_count:
             return None
         offsets = _parts(strings)[0]
         width = int(offsets[1] - offsets[0])
-        # First and last offsets usually prove that widths differ.
+        # The first and the last offset usually prove that lengths differ.
         if int(offsets[-1] - offsets[0]) != len(strings) * width or (lengths_of(strings) != width).any():
             return None
         return cls(strings, width)
 
 
 def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
-    """Join constants and even columns. A single piece is not copied."""
+    """Join constants and columns of even width. A single piece is not copied."""
     columns = [piece.strings for piece in run if isinstance(piece, _Even)]
     if len(run) < 2 or not columns:
         return columns or list(run)
@@ -144,7 +150,7 @@ def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
         row += piece.encode(errors=ESCAPED) if isinstance(piece, str) else bytes(piece.width)
     if count * len(row) > _INT32_MAX:
         raise pa.ArrowCapacityError("The joined text does not fit an array of 32-bit offsets")
-    # Arrow's allocator keeps freed memory.
+    # The memory comes from Arrow's allocator, which keeps freed memory for reuse.
     data = pa.allocate_buffer(count * len(row))
     np.ndarray((count, len(row)), np.uint8, data)[:] = np.ndarray(len(row), np.uint8, row)
     for piece, place in zip(run, places, strict=True):
@@ -157,17 +163,17 @@ def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
 
 
 def join_lists(offsets: np.ndarray[Any, Any], items: pa.Array, separator: str, nulls: pa.Array | None) -> pa.Array:
-    """Join runs of texts: row i has the items `offsets[i]` to `offsets[i + 1]`; rows marked in `nulls` are null."""
+    """Join texts to lists: row i has the items `offsets[i]` to `offsets[i + 1]`; rows marked in `nulls` are null."""
     rows = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=nulls)
     return pc.binary_join(rows, separator)
 
 
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """Inserts `inserted` before certain characters, and replaces each of them by another character.
+    """Escapes certain characters: puts `inserted` before each of them, and replaces it by another character.
 
-    `characters` maps each one to its replacement after the inserted text; quotes, backslashes and control characters
-    can be escaped.
+    `characters` maps each character to its replacement after the inserted text. Only quotes, backslashes and control
+    characters can be escaped.
     """
 
     inserted: str
@@ -194,7 +200,7 @@ class Escape:
 
 
 def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
-    """The concatenated bytes of all values of a `string` or `binary` array, as uint8 without a copy."""
+    """Return the concatenated bytes of all values of a `string` or `binary` array, as uint8 without a copy."""
     if len(strings) == 0:
         return np.empty(0, np.uint8)
     offsets, data = _parts(strings)
@@ -202,10 +208,10 @@ def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def is_constant(values: pa.Array) -> bool:
-    """Whether at least two values are all the same text or whole number, or null.
+    """Whether there are at least two values, and all are the same text or whole number, or all null.
 
-    This is worth checking, because a text that is the same in all rows costs nothing in a join. The first and the last
-    value usually prove that a column is not constant. False for other types.
+    The check is worthwhile, because a text that is the same in all rows costs nothing in a join. The first and the last
+    value usually prove that a column is not constant. The result is False for other types.
     """
     if len(values) < 2 or values.null_count:
         return len(values) > 1 and bool(values.null_count == len(values))
@@ -220,17 +226,17 @@ def is_constant(values: pa.Array) -> bool:
 
 
 def lengths_of(values: pa.Array) -> np.ndarray[Any, Any]:
-    """The number of bytes in each slot of a `string` or `binary` array, null slots included, as int32."""
+    """Return the number of bytes in each slot of a `string` or `binary` array, including null slots, as int32."""
     return np.diff(_parts(values)[0]) if len(values) else np.empty(0, np.int32)
 
 
 def strings_from(like: pa.Array, lengths: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> pa.Array:
-    """A `string` array of the given slot lengths over `data`, null where `like` is null."""
+    """Return a `string` array over `data`, with slots of the given lengths; it is null where `like` is null."""
     return _strings(like, offsets_of(lengths), pa.py_buffer(data))
 
 
 def offsets_of(lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """32-bit offsets of consecutive values of the given lengths."""
+    """Return the 32-bit offsets of consecutive values with the given lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > _INT32_MAX:
@@ -239,7 +245,7 @@ def offsets_of(lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
-    """`text`, null where `like` is null. The bytes are not copied: null slots keep theirs."""
+    """Return `text` with nulls where `like` is null. The bytes are not copied: null slots keep theirs."""
     if like.null_count == 0:
         return text
     valid = pc.and_(text.is_valid(), like.is_valid()).to_numpy(zero_copy_only=False)
@@ -249,7 +255,10 @@ def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _special(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Mark quotes, backslashes and control characters. Comparisons are far cheaper than looking up each byte."""
+    """Return the positions of quotes, backslashes and control characters.
+
+    Comparing is far cheaper than looking up each byte.
+    """
     return np.flatnonzero((data < ord(" ")) | (data == ord('"')) | (data == ord("\\")))
 
 
@@ -260,7 +269,7 @@ def _parts(strings: pa.Array) -> tuple[np.ndarray[Any, Any], pa.Buffer]:
 
 
 def _insert(data: pa.Buffer, cuts: np.ndarray[Any, Any], start: int, end: int, inserted: bytes) -> pa.Buffer:
-    """The bytes `start` to `end` with `inserted` at each cut; cuts are ascending and may repeat."""
+    """Return the bytes `start` to `end` with `inserted` at each cut. The cuts are ascending and may repeat."""
     if end - start + len(cuts) * len(inserted) > _INT32_MAX:
         raise pa.ArrowCapacityError("The joined text does not fit an array of 32-bit offsets")
     edges = np.empty(len(cuts) + 2, np.int32)

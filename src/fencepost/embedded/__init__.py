@@ -1,1 +1,1 @@
-"""Real servers for first steps and for tests: a Kafka broker (the JVM, its jars, one or more nodes), and PostgreSQL."""
+"""Real servers for first steps and for tests: a Kafka broker (its JVM, jars and nodes), databases, and a registry."""

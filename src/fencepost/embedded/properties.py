@@ -1,4 +1,4 @@
-"""The settings of a broker's nodes: a small KRaft cluster on loopback, each node is broker and controller."""
+"""The settings of a broker's nodes: a small KRaft cluster on loopback, in which each node is broker and controller."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _ASCII: Final = 128
 class BrokerListener:
     """A listener for clients.
 
-    `advertised_ports`, one per node, replace the real ports for clients, so that they connect through a proxy.
-    `properties` are the listener's own (`ssl.keystore.location`, `scram-sha-256.sasl.jaas.config`, ...).
+    `advertised_ports`, one for each node, are shown to clients instead of the real ports, so that clients connect
+    through a proxy. `properties` belong to the listener (`ssl.keystore.location`, `scram-sha-256.sasl.jaas.config`,
+    ...).
     """
 
     name: str
@@ -42,7 +43,10 @@ class NodePlace:
 def server_properties(
     place: NodePlace, places: Sequence[NodePlace], listeners: Sequence[BrokerListener], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """The server.properties of the node at `place` in the cluster of `places`; `extra` wins."""
+    """Return the server.properties of the node at `place` in the cluster of `places`.
+
+    `extra` overrides other properties.
+    """
     internal = (BrokerListener(INTERNAL), BrokerListener(CONTROLLER))
     advertised = [f"{INTERNAL}://{HOST}:{place.ports[INTERNAL]}"] + [
         f"{listener.name}://{HOST}:{_advertised_port(listener, place)}" for listener in listeners
@@ -58,10 +62,14 @@ def server_properties(
         "listener.security.protocol.map": ",".join(f"{each.name}:{each.protocol}" for each in (*listeners, *internal)),
         "log.dirs": str(place.folder / "data"),
         **_replication(len(places)),
-        # The defaults (50 each) are for large clusters; creating them takes most of the first transaction's time.
+        # The defaults (50 each) are for large clusters. Creating so many partitions takes most of the first
+        # transaction's time.
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.num.partitions": "5",
-        # The default (128 MB) would take half of the heap.
+        # Kafka's default, a week, counts from the timestamps of the records: a test's or a demonstration's old rows would
+        # be deleted within minutes.
+        "log.retention.ms": "-1",
+        # The default (128 MB) would take half of the heap's memory.
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
         "group.initial.rebalance.delay.ms": "0",
         # By default the controller writes a no-op record twice a second, which keeps all nodes busy.
@@ -97,7 +105,7 @@ def _advertised_port(listener: BrokerListener, place: NodePlace) -> int:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a .properties file, in ASCII: Kafka's scripts and classes read it as Latin-1 or as UTF-8."""
+    """Return the text of a .properties file, in ASCII, because Kafka's scripts and classes read Latin-1 or UTF-8."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
 
 
@@ -115,11 +123,11 @@ LOGGING: Final = render(
         "appender.console.layout.pattern": "%d %-5p %m (%c{1})%n%throwable",
         "rootLogger.level": "INFO",
         "rootLogger.appenderRef.console.ref": "console",
-        # Thousands of lines per start that repeat the settings and the metadata log.
+        # These loggers repeat the settings and the metadata log in thousands of lines at each start.
         "logger.config.name": "org.apache.kafka.common.config.AbstractConfig",
         "logger.config.level": "WARN",
         "logger.server_config.name": "kafka.server.KafkaConfig",
         "logger.server_config.level": "WARN",
     }
 )
-"""The broker's own logging: to its standard output, which goes to the node's log file."""
+"""The configuration of the broker's own log, which goes to standard output, and from there to the node's log file."""

@@ -1,4 +1,4 @@
-"""Java's options for the proxy that the environment names: Java itself looks at no https_proxy and no no_proxy."""
+"""Java's options for the proxy that the environment names: Java itself does not read https_proxy and no_proxy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _OF_JAVA: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 def proxy_options(environment: Mapping[str, str]) -> list[str]:
-    """Return the lines of a Java argument file for the proxy of `https_proxy`, or none.
+    """Return lines for a Java argument file that set the proxy of `https_proxy`; none if no proxy is set.
 
     The variables are the same as for curl and pip: `https_proxy` or HTTPS_PROXY as `http://user:password@host:port`,
-    and `no_proxy`. A proxy that Java's own options name comes first. Raises JarsUnavailableError for an invalid
-    address.
+    and `no_proxy`. A proxy in Java's own options takes precedence. Raises JarsUnavailableError for an invalid address.
     """
     given = _variable(environment, "https_proxy")
     if not given or any("proxyHost" in environment.get(name, "") for name in _OF_JAVA):
@@ -35,7 +34,7 @@ def proxy_options(environment: Mapping[str, str]) -> list[str]:
     if hosts := _hosts_without_proxy(_variable(environment, "no_proxy")):
         options["http.nonProxyHosts"] = hosts
     if parts.username is not None:
-        # Ivy reads these; Java refuses passwords for tunnels by default.
+        # Ivy reads these properties. By default Java refuses to send passwords for tunnels, so that is allowed as well.
         options["http.proxyUser"] = unquote(parts.username)
         options["http.proxyPassword"] = unquote(parts.password or "")
         options["jdk.http.auth.tunneling.disabledSchemes"] = ""
@@ -47,7 +46,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def _hosts_without_proxy(text: str) -> str:
-    """Java's list: `.example.com` includes the hosts below it, `*` is a wildcard."""
+    """Return no_proxy in Java's form: `.example.com` also includes the hosts below it, `*` is a wildcard."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     return "|".join(f"{name}|*.{name}" if name != "*" else name for name in (name.lstrip(".") for name in names))
 

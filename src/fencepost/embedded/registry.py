@@ -3,7 +3,8 @@
 with EmbeddedRegistry(Path("data")) as registry:
     connect_to(registry.url)
 
-It keeps its schemas in memory: they are gone when it ends. The process ends with the process that started it.
+The registry keeps its schemas in memory, so they are gone when it ends. Its process ends with the process that started
+it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from fencepost.embedded.ports import HOST, free_ports, require_free
 from fencepost.embedded.process import EmbeddedServer, ServerProcess, launch, terminate
 
 API: Final = "/apis/ccompat/v7"
-"""The path of Confluent's API in Apicurio."""
+"""The path at which Apicurio offers Confluent's API."""
 
-# 16 s on a free machine with two cores.
+# A start takes 16 s on an idle machine with two cores.
 START_TIMEOUT_SECONDS: Final = 180.0
 STOP_TIMEOUT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.1
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedRegistry(ServerProcess, EmbeddedServer):
-    """A schema registry whose log is in `folder`. `port` None is a free one, `jars` belong to a version."""
+    """A schema registry whose log is in `folder`. `port` None uses a free port. `jars` are the jars of its version."""
 
     def __init__(self, folder: Path, *, port: int | None = None, jars: JarSet = REGISTRY) -> None:
         self._jars = jars
@@ -47,11 +48,11 @@ class EmbeddedRegistry(ServerProcess, EmbeddedServer):
 
     @property
     def log_file(self) -> Path:
-        """All output of the registry."""
+        """The file with all output of the registry."""
         return self._folder / "registry.log"
 
     def start(self) -> Self:
-        """Start it and wait until it answers.
+        """Start the registry and wait until it answers.
 
         Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or RegistryStartError.
         """

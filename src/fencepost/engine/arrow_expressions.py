@@ -1,11 +1,12 @@
-"""Expressions of Catalyst that Arrow evaluates exactly as Spark does, and what they are over rows.
+"""Catalyst expressions that Arrow evaluates exactly as Spark does, and their values for rows.
 
-    ArrowExpression   a node of Catalyst's optimized tree with its type, or not at all: a class, or a type, that is not
-                      in the table below stays with Spark, and so does the whole chain of transforms around it
+    ArrowExpression   a node of Catalyst's optimized tree with its type. If a class, or a type, is not in the table
+                      below, there is no ArrowExpression: Spark evaluates the whole chain of transforms instead
 
-An expression of the table refuses no row: where Spark may refuse one (an overflow, a cast of text), it is not in the table.
-So it makes no difference that Arrow evaluates the branches of a CASE for all rows, and Spark for some. Where the two differ
-by themselves, the table has Spark's way: NaN equals NaN and is the greatest number, and null is the third truth value.
+An expression in the table refuses no row. If Spark may refuse a row (an overflow, a cast of text), the expression is
+not in the table. So it makes no difference that Arrow evaluates the branches of a CASE for all rows, and Spark only for
+some rows. If Arrow's own result differs from Spark's, the table follows Spark: NaN equals NaN and is the greatest
+number, and null is the third truth value.
 https://spark.apache.org/docs/latest/sql-ref-null-semantics.html
 https://spark.apache.org/docs/latest/sql-ref-datatypes.html (NaN semantics)
 """
@@ -25,10 +26,10 @@ from pyspark.sql import types as t
 from fencepost.api.fitted_columns import arrow_type
 
 Value = Any
-"""An Array of Arrow, or a Scalar for all rows."""
+"""An Arrow Array with a value for each row, or a Scalar for all rows."""
 
 Path = tuple[int, ...]
-"""A column's number among all of the plan, and the positions of fields in structs."""
+"""The number of a column in the plan, followed by the positions of nested fields."""
 
 _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 _FRACTIONS: Final = (t.FloatType, t.DoubleType)
@@ -39,9 +40,11 @@ _REPLACEMENT: Final = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class ArrowExpression:
-    """An expression of a class of Catalyst, over columns by their numbers. `literal` is a literal's value.
+    """An expression of a Catalyst class, over columns that are given by their numbers.
 
-    `path` is what a column, or a field of one, reads.
+    `literal` is the value of a literal.
+
+    `path` is the path of a column, or of a field in a column.
     """
 
     name: str
@@ -51,7 +54,7 @@ class ArrowExpression:
     literal: Any = None
 
     def value(self, rows: PlanRows) -> Value:
-        """Evaluate it over rows. Literals, and what is made of them alone, are scalars."""
+        """Evaluate the expression for rows. Literals, and expressions of literals only, are scalars."""
         if self.path:
             return rows.column(self.path)
         if self.name == "Literal":
@@ -63,7 +66,7 @@ class ArrowExpression:
 
 
 class PlanRows:
-    """Columns by their numbers, and their fields. With `kept`, only the rows for which it is true."""
+    """Columns by their numbers, and the fields of columns."""
 
     def __init__(self, count: int, columns: Mapping[int, pa.Array]) -> None:
         self.count = count
@@ -72,14 +75,14 @@ class PlanRows:
         self._kept: pa.Array | None = None
 
     def filter(self, kept: Value) -> PlanRows:
-        """Return the rows for which a condition is true; only the columns that are asked for are copied."""
+        """Return the rows for which a condition is true. A column is copied only when it is requested."""
         mask = self.filled(kept)
         rows = PlanRows(mask.true_count, {})
         rows._given, rows._kept = self, mask
         return rows
 
     def column(self, path: Path) -> pa.Array:
-        """Return a column, or a field of one, which is null where a struct around it is."""
+        """Return a column, or a field in a column. The field is null if a struct around it is null."""
         if path not in self._found:
             if self._given is not None:
                 self._found[path] = self._given.column(path).filter(self._kept)
@@ -88,20 +91,23 @@ class PlanRows:
         return self._found[path]
 
     def filled(self, value: Value) -> pa.Array:
-        """Return a value as an array with one for each row."""
+        """Return a value as an array that has one item for each row."""
         return pa.repeat(value, self.count) if isinstance(value, pa.Scalar) else value
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """The type of an expression over some others, None if Arrow does not evaluate it, and its value."""
+    """How Arrow evaluates a class of expressions.
+
+    `kind` returns the type of an expression, None if Spark must evaluate the expression. `value` returns the value.
+    """
 
     kind: Callable[[Sequence[ArrowExpression]], t.DataType | None]
     value: Callable[[ArrowExpression, list[Value]], Value]
 
 
 def expression_of(name: str, children: Sequence[ArrowExpression]) -> ArrowExpression | None:
-    """Return the expression of a class of Catalyst over others; None if Arrow does not evaluate it as Spark does."""
+    """Return the expression of a Catalyst class over `children`; None if Arrow does not evaluate it as Spark does."""
     if name == "CreateNamedStruct":
         kind = _struct_kind(children)
     else:
@@ -110,30 +116,30 @@ def expression_of(name: str, children: Sequence[ArrowExpression]) -> ArrowExpres
 
 
 def column_of(number: int, kind: t.DataType) -> ArrowExpression:
-    """Return the expression for a column by its number."""
+    """Return the expression for a column, given the column's number."""
     return ArrowExpression("AttributeReference", kind, path=(number,))
 
 
 def field_of(struct: ArrowExpression, ordinal: int) -> ArrowExpression | None:
-    """Return the expression for a field of a column."""
+    """Return the expression for a field in a column."""
     if not struct.path or not isinstance(struct.kind, t.StructType):
         return None
     return ArrowExpression("GetStructField", struct.kind.fields[ordinal].dataType, path=(*struct.path, ordinal))
 
 
 def literal_of(text: str | None, kind: t.DataType) -> ArrowExpression | None:
-    """Return the expression for a literal, from its text in Catalyst's JSON."""
+    """Return the expression for a literal, given its text in Catalyst's JSON."""
     read = next((read for kinds, read in _LITERALS if isinstance(kind, kinds)), None)
     if read is None or (isinstance(kind, t.StringType) and kind != _TEXT):
         return None
     if text is not None and _REPLACEMENT in text:
-        # The JVM shows bytes that are not UTF-8 so.
+        # In place of bytes that are not UTF-8, the JVM shows this character. The original bytes are unknown.
         return None
     return ArrowExpression("Literal", kind, literal=None if text is None else read(text))
 
 
 def cast_of(child: ArrowExpression, kind: t.DataType) -> ArrowExpression | None:
-    """Return the expression for a cast that keeps the value, or writes it as the text that both write."""
+    """Return the expression for a cast that keeps the value, or makes a text that is the same in Arrow and Spark."""
     given = child.kind
     wider = (
         isinstance(given, _WHOLE) and isinstance(kind, _WHOLE) and _WHOLE.index(type(given)) < _WHOLE.index(type(kind))
@@ -144,7 +150,10 @@ def cast_of(child: ArrowExpression, kind: t.DataType) -> ArrowExpression | None:
 
 
 def upper_of(child: ArrowExpression, exceptions: Mapping[str, str]) -> ArrowExpression | None:
-    """Return the expression for upper case. `exceptions` are characters that Spark makes others of than Python does."""
+    """Return the expression for upper case.
+
+    `exceptions` maps characters to Spark's upper case, where it differs from Python's.
+    """
     return ArrowExpression("Upper", _TEXT, (child,), literal=exceptions) if child.kind == _TEXT else None
 
 
@@ -162,7 +171,7 @@ _LITERALS: Final[Sequence[tuple[Any, Callable[[str], Any]]]] = (
 
 
 def _same(children: Sequence[ArrowExpression], *kinds: type[t.DataType]) -> bool:
-    """Whether all children are of one type, which is one of some classes; texts have no collation."""
+    """Whether all children have the same type, the type is of one of these classes, and texts have no collation."""
     first = children[0].kind
     plain = not isinstance(first, t.StringType) or first == _TEXT
     return plain and isinstance(first, kinds) and all(child.kind == first for child in children)
@@ -206,8 +215,8 @@ def _inverted(rule: Callable[[ArrowExpression, list[Value]], Value]) -> Callable
 
 
 def _null_safe(expression: ArrowExpression, values: list[Value]) -> Value:
-    both = pc.and_(*map(pc.is_null, values))
-    return pc.or_(pc.fill_null(_equal(expression, values), False), both)
+    both_null = pc.and_(*map(pc.is_null, values))
+    return pc.or_(pc.fill_null(_equal(expression, values), False), both_null)
 
 
 def _in(_: ArrowExpression, values: list[Value]) -> Value:
@@ -222,7 +231,7 @@ def _in_kind(children: Sequence[ArrowExpression]) -> t.DataType | None:
 
 
 def _case(_: ArrowExpression, values: list[Value]) -> Value:
-    """Choose the value after the first condition that is true, else the last value."""
+    """Choose, for each row, the value after the first true condition; without one, the last value."""
     *pairs, result = values if len(values) % 2 else [*values, pa.scalar(None, values[1].type)]
     for position in range(len(pairs) - 2, -1, -2):
         result = pc.if_else(pc.fill_null(pairs[position], False), pairs[position + 1], result)
@@ -236,14 +245,14 @@ def _case_kind(children: Sequence[ArrowExpression]) -> t.DataType | None:
 
 
 def _divisor(children: Sequence[ArrowExpression], *kinds: type[t.DataType]) -> t.DataType | None:
-    """The type of a division by a literal that Spark refuses for no row."""
+    """The type of a division by a literal, None if Spark may refuse a row."""
     divisor = children[1]
     harmless = divisor.name == "Literal" and divisor.literal not in (None, 0, -1)
     return children[0].kind if harmless and _same(children, *kinds) else None
 
 
 def _remainder(_: ArrowExpression, values: list[Value]) -> Value:
-    """The remainder with the sign of the dividend, as division in Arrow cuts the fraction off, too."""
+    """The remainder with the sign of the dividend. Arrow's division cuts the fraction off, as Spark's does."""
     given, divisor = values
     return pc.subtract(given, pc.multiply(pc.divide(given, divisor), divisor))
 
@@ -273,7 +282,7 @@ def _upper(expression: ArrowExpression, values: list[Value]) -> Value:
         return pc.ascii_upper(texts)
     exceptions = expression.literal
     encoded = texts.dictionary_encode()
-    # Of bytes that are not UTF-8 both make the same replacement characters.
+    # For bytes that are not UTF-8, Arrow's path and Spark produce the same replacement characters.
     given = [text.decode(errors="replace") for text in encoded.dictionary.cast(pa.binary()).to_pylist()]
     upper = [
         text.upper() if exceptions.keys().isdisjoint(text) else "".join(exceptions.get(c) or c.upper() for c in text)

@@ -1,8 +1,8 @@
-"""A chain of transforms as Arrow evaluates it, in the stage that reads and writes the rows: they never leave Python.
+"""A chain of transforms that Arrow evaluates in the stage that reads and writes the rows: the rows never leave Python.
 
-    reader's rows ──> filters and projections, as Catalyst's optimizer left them ──> rows to convert
+    reader's rows ──> filters and projections, in the form that Catalyst's optimizer gave them ──> rows to convert
 
-Made by `fencepost.engine.spark.arrow_plans`, from expressions that Arrow evaluates exactly as Spark does.
+`fencepost.engine.spark.arrow_plans` makes such a plan from expressions that Arrow evaluates exactly as Spark does.
 """
 
 from __future__ import annotations
@@ -33,33 +33,38 @@ class FilterStep:
     condition: ArrowExpression
 
     def applied(self, rows: PlanRows) -> PlanRows:
-        """Return the rows that are kept."""
+        """Return the rows for which the condition is true."""
         return rows.filter(self.condition.value(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectionStep:
-    """Makes columns, by their numbers."""
+    """Computes columns. They are stored by their numbers."""
 
     columns: Sequence[tuple[int, ArrowExpression]]
 
     def applied(self, rows: PlanRows) -> PlanRows:
-        """Return the rows with these columns."""
-        return PlanRows(rows.count, {number: rows.filled(made.value(rows)) for number, made in self.columns})
+        """Return the rows with the computed columns."""
+        return PlanRows(
+            rows.count, {number: rows.filled(expression.value(rows)) for number, expression in self.columns}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowPlan:
-    """Filters and projections from a reader's columns to the `result`. Pickled to executors."""
+    """Filters and projections that lead from a reader's columns to the `result`. It is pickled to executors."""
 
     given: Sequence[PlanColumn]
     steps: Sequence[FilterStep | ProjectionStep]
     result: Sequence[PlanColumn]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that are kept, with the columns of the result. The rows are as `fitted` to the reader's schema."""
+        """Return the rows that pass the filters, with the columns of the result.
+
+        The given rows must be `fitted` to the reader's schema.
+        """
         rows = PlanRows(batch.num_rows, dict(zip((one.number for one in self.given), batch.columns, strict=True)))
         for step in self.steps:
             rows = step.applied(rows)
-        made = pa.RecordBatch.from_pydict({column.name: rows.column((column.number,)) for column in self.result})
-        return as_declared(made, {column.name: column.kind for column in self.result})
+        result = pa.RecordBatch.from_pydict({column.name: rows.column((column.number,)) for column in self.result})
+        return as_declared(result, {column.name: column.kind for column in self.result})

@@ -1,9 +1,10 @@
-"""Allows writes only in the first attempt of a task and of its stage.
+"""Allows writes only in the first attempt of a Spark task and of its stage.
 
-Spark runs a task again after a failure, and a whole stage after the loss of its shuffle input. By then the records of
-the first attempt are in Kafka. Python knows a task's attempt number, but not its stage's. The JVM names the thread of a
-task after both, `Executor task launch worker for task 1.0 in stage 4.0 (TID 9)`: so its name is put into the first row
-that a writer gets. A stage without a shuffle before it has no such input to lose, so it is never run again.
+Spark runs a task again after a failure, and runs a whole stage again after the loss of its shuffle input. By then the
+records of the first attempt may already be in Kafka. Python knows a task's attempt number, but not the attempt number
+of the stage. The JVM's name of a task's thread contains both, `Executor task launch worker for task 1.0 in stage 4.0
+(TID 9)`. So this name is put into the first row that a writer gets. A stage without a shuffle before it cannot lose
+shuffle input, so it is never run again.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ _ATTEMPT: Final = "__fencepost_attempt"
 _THREAD: Final = re.compile(r"in stage (\d+)\.(\d+) \(TID (\d+)\)")
 
 _ROW_BITS: Final = 33
-"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+"""The number of low bits in `monotonically_increasing_id` that count the rows of a partition."""
 
 
 def with_attempt(frame: DataFrame) -> DataFrame:
-    """Add a column with the attempt for the writer. There must be no stage between this and the writer's."""
+    """Add a column from which the writer learns the stage's attempt. The writer must run in the same stage."""
     is_first = F.monotonically_increasing_id().bitwiseAND((1 << _ROW_BITS) - 1) == 0
     thread = F.expr("java_method('java.lang.Thread', 'currentThread')")
     return frame.withColumn(_ATTEMPT, F.when(is_first, thread))
 
 
 def task_context() -> TaskContext:
-    """The Spark task that runs this. Raises WriteRetriedError if it is not the first attempt of its task."""
+    """The Spark task that runs this code. Raises WriteRetriedError if this is not the task's first attempt."""
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("a write stage runs as a Spark task only")
@@ -48,9 +49,9 @@ def task_context() -> TaskContext:
 
 
 def of_first_attempt(given: Iterator[pa.RecordBatch], context: TaskContext) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `with_attempt` without its column.
+    """Yield the rows of a DataFrame from `with_attempt`, without the added column.
 
-    Raises WriteRetriedError if the stage runs again, and SparkJobError if that is unknown.
+    Raises WriteRetriedError if this is not the stage's first attempt, and SparkJobError if the attempt is unknown.
     """
     known = False
     for batch in given:
@@ -61,9 +62,9 @@ def of_first_attempt(given: Iterator[pa.RecordBatch], context: TaskContext) -> I
 
 
 def check_stage_attempt(thread: str | None, stage: int, task: int) -> None:
-    """Raise WriteRetriedError if the thread name of a task has an attempt of `stage` that is not the first.
+    """Raise WriteRetriedError if the thread name of a task contains an attempt of `stage` that is not the first one.
 
-    `task` is the unique id of the task's attempt. Raises SparkJobError for any other name.
+    `task` is the unique id of the task's attempt. Raises SparkJobError if the name has any other form.
     """
     found = _THREAD.search(thread or "")
     if found is None or (int(found[1]), int(found[3])) != (stage, task):

@@ -1,4 +1,4 @@
-"""The columns of a SourceBatch's rows as transforms see them: all that a record has, of the types that records have."""
+"""The columns of a SourceBatch's rows as transforms see them: all columns of records, with the types of records."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TEXT_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())
 
 
 def completed(rows: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
-    """Return rows with all columns of a record; `topic` is for those that name none.
+    """Return rows with all columns of a record. `topic` is used for rows that name no topic.
 
-    The positions of rows in a batch, if they have them, stay. Timestamps become milliseconds, partitions INT. Raises
-    DataError for timestamps of another type, and for partitions that do not fit.
+    The column with the rows' positions in a batch, if there is one, is kept. Timestamps are converted to milliseconds,
+    and partitions to INT. Raises DataError for timestamps of another type, and for partitions that do not fit.
     """
     absent = {
         "topic": pa.string(), "partition": pa.int32(), "key": pa.null(), "timestamp": pa.int64(), "headers": _TEXT_HEADERS,
@@ -42,10 +42,12 @@ def completed(rows: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
 
 
 def as_declared(rows: pa.RecordBatch, declared: Mapping[str, t.DataType | None]) -> pa.RecordBatch:
-    """Return rows whose structs have the declared nullability of fields, which a reader's arrays may lack.
+    """Return the rows, with the declared nullability in the types of their structs.
 
-    Arrow casts no null struct to a type with fields that may not be null, so nothing is cast. Raises DataError for a null in
-    a field that may not be null.
+    A reader's arrays may declare another nullability.
+
+    The arrays are relabelled, because Arrow does not cast a null struct to a type whose fields may not be null. Raises
+    DataError for a null in a field that may not be null.
     """
     columns = {name: rows[name] for name in rows.schema.names}
     for name, kind in declared.items():
@@ -62,7 +64,10 @@ def _labelled(array: pa.Array, declared: t.DataType, name: str) -> pa.Array:
 
 
 def _label(kind: pa.DataType, declared: t.DataType) -> pa.DataType:
-    """The Arrow type with the nullability of the declared one. A type of another form stays: Spark will refuse it."""
+    """The Arrow type with the nullability of the declared type.
+
+    If the types are of different kinds, the Arrow type is kept, and Spark will refuse it.
+    """
     if isinstance(declared, t.StructType) and pa.types.is_struct(kind) and kind.num_fields == len(declared):
         return pa.struct(
             [

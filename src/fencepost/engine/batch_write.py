@@ -1,4 +1,4 @@
-"""The parts of a worker and of a task that the write of one batch uses, and its transforms, which run in the worker."""
+"""Everything that the write of one batch needs from the worker and the task. Runs transforms in the worker."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from fencepost.kafka.producer.record_producer import RecordProducer
 from fencepost.transforms.base import DroppingTransformation
 
 Transformed = tuple[list[pa.RecordBatch], ColumnTypes]
-"""Rows as the transforms left them, and the types of their columns."""
+"""Transformed rows, and the types of their columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWrite:
-    """The write of one batch: its `pipeline` and handler of `errors`, and what worker and task give it."""
+    """The write of one batch: its `pipeline`, its handler of `errors`, and objects of the worker and the task."""
 
     session: Callable[[], SparkSession]
     jobs: Jobs
@@ -48,21 +48,21 @@ class BatchWrite:
         check_cancelled(self.task, self.cancelled)
 
     def running(self, session: SparkSession, mark: str | None = None) -> AbstractContextManager[None]:
-        """Run jobs for the task in the context. Raises as `Jobs.running`."""
+        """Within this context, this thread's Spark jobs belong to the task. Raises the errors of `Jobs.running`."""
         return self.jobs.running(session, self.task, self.cancelled, mark)
 
     @property
     def only_functions(self) -> bool:
-        """Whether rows need no Spark for the transforms."""
+        """Whether the transforms can process rows without Spark."""
         return only_functions(self.pipeline)
 
     @property
     def may_multiply(self) -> bool:
-        """Whether a refused row may be one of several of a row, which are skipped together."""
+        """Whether rows may be skipped, and a record may become several rows, which are skipped together."""
         return self.errors.tolerates and self.pipeline.may_multiply
 
     def stage_rows(self, group: RecordGroup) -> StageRows:
-        """Return the rows of polled records for the handler of errors, which finds those that a transform refuses."""
+        """Return the rows of polled records for the error handler, which finds the rows that a transform refuses."""
         columns = group.columns
         return StageRows(
             Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
@@ -75,8 +75,8 @@ class BatchWrite:
         rows: StageRows,
         complete: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda part: part,
     ) -> list[Transformed]:
-        """Transform the rows of a group, in parts that `complete` prepares. Refused rows are left out, if tolerated."""
-        # Before any row is tried: a Spark that cannot start is not the fault of a record, which could be skipped.
+        """Transform the rows of a group. `complete` adds missing columns first. Tolerated refused rows are left out."""
+        # The session is started before any row is tried, so that no record is skipped because Spark cannot start.
         session = None if self.only_functions else self.session()
 
         def transform(start: int, stop: int) -> Transformed | Sorted[Transformed]:
@@ -92,7 +92,8 @@ class BatchWrite:
                 return found
 
         passed, _ = self.errors.apply(rows, transform)
-        # Transforms before it may have dropped a record.
+        # Only the first transform that drops records logs how many it drops. The number is counted in the untransformed
+        # records, and a later transform may not get all of them.
         dropping = (step for step in self.pipeline.transforms if isinstance(step.transform, DroppingTransformation))
         first = next(dropping, None)
         if first is not None and isinstance(first.transform, DroppingTransformation) and first.predicate is None:
@@ -104,7 +105,7 @@ class BatchWrite:
             return transform_group(session, group, self.pipeline, self.plans)
 
     def _sorted(self, session: SparkSession, group: RecordGroup) -> Sorted[Transformed] | None:
-        """Return the transformed rows of a group and the refused ones, None if only bisection can find these."""
+        """Return the transformed and the refused rows of a group, None if only bisection can find the refused rows."""
         with self.running(session):
             found = refused_rows(session, group, self.pipeline)
         if not found:

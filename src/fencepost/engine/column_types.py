@@ -1,4 +1,4 @@
-"""The columns of a batch and their types, checked before any row is read.
+"""The columns of a batch and their types, which are checked before any row is read.
 
 Spark's own Kafka sink has the same columns: `value`, and optionally `key`, `topic`, `partition`, `timestamp` and
 `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
@@ -33,10 +33,11 @@ _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 class ColumnTypes:
     """The Spark types of a batch's columns.
 
-    `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
-    `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
-    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema, unless
-    `null_values` says that null values have none. With `json_values` the values are texts of JSON.
+    `value` and `key` are None for schemaless data. `has_key`, `has_topic` and so on say whether the column exists at
+    all. `raw_headers` says that the headers' values are already converted. `batch` says that the rows are from a
+    SourceBatch, in which a null key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record, a null
+    that has a schema is data, unless `null_values` says that null values have no schema. `json_values` says that the
+    values are JSON texts.
     """
 
     value: t.DataType | None
@@ -54,12 +55,12 @@ class ColumnTypes:
 
     @property
     def targeted(self) -> bool:
-        """Whether a row's data may determine its topic partition."""
+        """Whether the data of a row may determine its topic partition."""
         return self.has_key or self.has_topic or self.has_partition
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
-    """Check the columns of rows, by default the columns of a SourceBatch. Raises DataError that names an invalid column."""
+    """Check the columns of rows, by default of a SourceBatch. Raises DataError that names an invalid column."""
     fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
@@ -84,7 +85,10 @@ def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> Col
 
 
 def by_identity(batch: pa.RecordBatch, types: ColumnTypes) -> Iterator[tuple[pa.RecordBatch, ColumnTypes]]:
-    """Yield the runs of rows whose values' schemas have one name and version, with their types; all rows if none has any."""
+    """Yield runs of rows whose value schemas have the same name and version, with the types of each run.
+
+    If no schema has a name or version, all rows are one run.
+    """
     if IDENTITY not in batch.schema.names or not isinstance(types.value, t.StructType):
         yield batch, types
         return
@@ -93,13 +97,13 @@ def by_identity(batch: pa.RecordBatch, types: ColumnTypes) -> Iterator[tuple[pa.
     for start, stop in pairwise(starts):
         kind, identity = types.value, batch[IDENTITY][start].as_py() if start < stop else None
         if identity is not None:
-            # The type has what a later transform says.
+            # The type has the name and version that a later transform has set.
             kind = NamedStruct(kind.fields, {**json.loads(identity), **getattr(kind, "identity", {})})
         yield batch.slice(start, stop - start), replace(types, value=kind)
 
 
 def raw_types(schema: pa.Schema) -> ColumnTypes:
-    """Check the columns of SourceBatch.of_columns. Raises DataError that names an invalid one."""
+    """Check the columns of SourceBatch.of_columns. Raises DataError that names an invalid column."""
     for field in schema:
         if _RAW.get(field.name) != field.type:
             wanted = ", ".join(f"{name} ({kind})" for name, kind in _RAW.items())

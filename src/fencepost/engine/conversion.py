@@ -1,6 +1,6 @@
-"""Converts columns of Connect data to Kafka records, on Arrow arrays.
+"""Converts columns of Connect data to Kafka records, using Arrow arrays.
 
-Which columns there are: see `column_types`.
+`column_types` describes the columns.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
 
 ROW: Final = "__fencepost_row"
-"""The column with the number of the record that a row is of: a polled record's position, or a row's number before the transforms."""
+"""The column with the number of a row's record: its position in the poll, or the row's number before the transforms."""
 FOLLOWED: Final = "__fencepost_followed"
-"""The column that says whether the next row is of the same polled record; only where transforms made several of one."""
+"""The column that says whether the next row comes from the same polled record.
+
+The column exists only if transforms made several rows of one record.
+"""
 
 _PRODUCER: Final = "RecordProducer"
-"""Names the plugin that chose a row's topic, partition or timestamp, in messages, if no transform did."""
+"""The plugin that messages name for a refused topic, partition or timestamp of a row if there are no transforms."""
 _PLAIN: Final = (pa.binary(), pa.large_binary())
 
 
@@ -44,8 +47,8 @@ _PLAIN: Final = (pa.binary(), pa.large_binary())
 class Converted:
     """Rows of one topic as Kafka records.
 
-    `partition` is int32, null if a row does not define its partition. `rows` are polled records' positions, and
-    `followed` marks the rows behind which another row of the same record follows, None for none.
+    `partition` is int32, null if a row does not define its partition. `rows` are the positions of polled records.
+    `followed` marks the rows that are followed by another row of the same record; None if there are no such rows.
     """
 
     topic: str
@@ -56,13 +59,13 @@ class Converted:
 
     @property
     def positions(self) -> np.ndarray:
-        """The position of each row in the batch: of polled records `rows`, else counted from 0."""
+        """The position of each row in the batch: `rows` for polled records, else the rows counted from 0."""
         if self.rows is None:
             return np.arange(len(self.records), dtype=np.int64)
         return np.asarray(self.rows.to_numpy())
 
     def slices(self, count: int) -> Iterator[Converted]:
-        """Yield the rows in parts of `count`, without a copy."""
+        """Yield the rows in parts of `count` rows, without copying them."""
         for offset in range(0, len(self.records), count):
             yield Converted(
                 self.topic,
@@ -74,13 +77,16 @@ class Converted:
 
     @property
     def last_positions(self) -> np.ndarray:
-        """The positions of all rows, -1 for one that is followed by another one of the same polled record."""
+        """The positions of all rows, but -1 for a row that is followed by another row of the same polled record."""
         if self.followed is None:
             return self.positions
         return np.where(self.followed.to_numpy(zero_copy_only=False), -1, self.positions)
 
     def without(self, refused: AbstractSet[int]) -> Converted:
-        """Return this without the rows of some records, which may be far more than there are rows."""
+        """Return these rows without the rows of refused records.
+
+        `refused` may contain many records that have no rows here.
+        """
         kept = pa.array([row not in refused for row in self.positions.tolist()], pa.bool_())
         columns = (self.partition, self.rows, self.followed)
         left = (None if column is None else column.filter(kept) for column in columns)
@@ -88,7 +94,7 @@ class Converted:
 
 
 def in_record_order(groups: Iterable[Converted]) -> list[Converted]:
-    """Join the groups of each topic, with their rows in the order in which they were polled."""
+    """Join the groups of each topic, with rows in the order in which their records were polled."""
     by_topic: defaultdict[str, list[Converted]] = defaultdict(list)
     for group in groups:
         by_topic[group.topic].append(group)
@@ -114,7 +120,7 @@ def _merged(topic: str, parts: Sequence[Converted]) -> Converted:
 
 
 def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return transformed rows with the column FOLLOWED if a polled record became several of them."""
+    """Return transformed rows, with a column FOLLOWED if a polled record became several rows."""
     rows = batch[ROW].to_numpy()
     same = rows[1:] == rows[:-1]
     return batch.append_column(FOLLOWED, pa.array(np.append(same, False))) if same.any() else batch
@@ -123,12 +129,12 @@ def with_followed(batch: pa.RecordBatch) -> pa.RecordBatch:
 def convert(
     batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler, topic: str | None = None
 ) -> Iterator[Converted]:
-    """Convert rows to records, topic by topic; rows of one topic keep their order.
+    """Convert rows to records, topic by topic. Rows of one topic keep their order.
 
-    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped
-    if `errors` tolerates them, and so are rows with a topic, partition or timestamp that no record can have. Of a record
-    that became several rows all are skipped: they are in one batch. Raises RecordRefusedError if it does not, and
-    DataError for rows without a topic.
+    `topic` is used for rows that name no topic; without it, the pipeline's default topic is used. If `errors` tolerates
+    refused rows, these are skipped: rows that a converter refuses, and rows with a topic, partition or timestamp that a
+    record cannot have. If a record became several rows, all of its rows are skipped; they are all in this batch. Raises
+    RecordRefusedError if `errors` does not tolerate refused rows, and DataError for rows without a topic.
     """
     topics = _by_topic(batch, types, topic or pipeline.default_topic)
     parts: Iterable[tuple[str, pa.RecordBatch, ColumnTypes]] = ((name, rows, types) for name, rows in topics)
@@ -136,7 +142,7 @@ def convert(
         parts = ((name, *part) for name, rows, kinds in parts for part in by_identity(rows, kinds))
     found: Iterable[Converted] = (_convert_topic(name, rows, kinds, pipeline, errors) for name, rows, kinds in parts)
     if ROW in batch.schema.names and batch.num_rows:
-        # A refused row may be of a record whose other rows are for a topic before.
+        # A record may have rows for several topics. If a row is refused, the rows of earlier topics are removed here.
         found = list(found)
         if errors.refused:
             found = [converted.without(errors.refused) for converted in found]
@@ -162,7 +168,7 @@ def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) ->
 
 
 def _text(name: pa.Scalar) -> str:
-    """The name of a topic. Bytes that are not UTF-8, which Spark casts unchecked, are shown as escapes."""
+    """The name of a topic as text. Bytes that are not UTF-8, which Spark casts unchecked, are shown as escapes."""
     try:
         return str(name.as_py())
     except UnicodeDecodeError:
@@ -170,7 +176,7 @@ def _text(name: pa.Scalar) -> str:
 
 
 def require_topic(topic: str | None) -> str:
-    """The topic for rows that name none. Raises DataError without one."""
+    """The topic for rows that name no topic. Raises DataError if there is none."""
     if topic is None:
         raise DataError(
             "There are rows that have no topic: give them a column 'topic' with one in each row, or set 'topic', which is "
@@ -182,7 +188,7 @@ def require_topic(topic: str | None) -> str:
 def _convert_topic(
     topic: str, batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler
 ) -> Converted:
-    """Convert the rows of one topic to records, without refused rows that are tolerated."""
+    """Convert the rows of one topic to records. Refused rows that are tolerated are left out."""
     rows = _Rows(topic, batch, errors)
     if types.has_timestamp or types.has_partition or types.has_headers or not is_topic_name(topic):
         rows.check(pipeline.transform_names or _PRODUCER, lambda part: check_places(topic, part, types))
@@ -225,7 +231,7 @@ def _convert_topic(
 def _with_header(
     headers: pa.Array | None, converter: Converter, topic: str, schema: t.DataType | None, converted: pa.Array
 ) -> pa.Array | None:
-    """Add the header that a converter gives to each record with a value."""
+    """Add the header that a converter defines to each record that has a value."""
     if type(converter).record_header is Converter.record_header or converted.null_count == len(converted):
         return headers
     header = converter.record_header(topic, schema)
@@ -254,19 +260,19 @@ def _json(texts: pa.Array) -> pa.Array:
 
 
 def _with_nulls(converted: pa.Array, given: pa.Array, *, keep: bool) -> pa.Array:
-    """Return converted values; with `keep`, null where the given values are null."""
+    """Return converted values. With `keep`, they are null where the given values are null."""
     if not keep or given.null_count == 0:
         return converted
     if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:
         return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))
-    # The bytes are not copied: null slots keep their bytes.
+    # Only the null bitmap is new. The bytes are not copied, and a value that becomes null keeps its bytes.
     valid = pc.and_(given.is_valid(), converted.is_valid()).to_numpy(zero_copy_only=False)
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(converted.type, len(converted), [bitmap, *converted.buffers()[1:]])
 
 
 class _Rows:
-    """Rows of one topic that pass one converter after the other: `batch` has the remaining ones."""
+    """Rows of one topic, on their way through the converters. `batch` has the rows that no converter has refused."""
 
     def __init__(self, topic: str, batch: pa.RecordBatch, errors: ErrorHandler) -> None:
         self.batch = batch
@@ -291,7 +297,7 @@ class _Rows:
         self.converted[name] = _joined([part.result for part in passed], name)
 
     def check(self, plugin: str, check: Callable[[pa.RecordBatch], None]) -> None:
-        """Leave out the rows that a check of their place in Kafka refuses."""
+        """Leave out the rows that a check of their topic, partition or timestamp refuses."""
         batch = self.batch
         rows = self._stage_rows(Stage.KAFKA_PRODUCE, plugin)
         _, kept = self._errors.apply(rows, lambda start, stop: check(batch.slice(start, stop - start)))
@@ -319,7 +325,7 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
 
 
 def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
-    """Return a converter's result for values, but nulls without a schema are Kafka's nulls in every format.
+    """Return a converter's result for values. If all values are nulls without a schema, they become Kafka's nulls.
 
     Raises the converter's errors, and ConverterContractError (see `_one_for_each`).
     """
@@ -332,7 +338,7 @@ def converted_by(converter: Converter, topic: str, schema: t.DataType | None, va
 def header_converted_by(
     converter: HeaderConverter, topic: str, schema: t.DataType | None, values: pa.Array
 ) -> pa.Array:
-    """Return a header converter's result for values. Raises as `converted_by`."""
+    """Return a header converter's result for values. Raises the same errors as `converted_by`."""
     if _is_nothing(schema, values):
         return pa.nulls(len(values), pa.binary())
     what = f"from_connect_header() of {type(converter).__name__}"
@@ -342,7 +348,7 @@ def header_converted_by(
 def _is_nothing(schema: t.DataType | None, values: pa.Array) -> bool:
     """Whether all values are null and have no schema.
 
-    Such a column has an accidental type, which a converter would refuse.
+    Arrow gives such a column an arbitrary type, which a converter might refuse.
     """
     return (schema is None or isinstance(schema, t.NullType)) and values.null_count == len(values)
 
@@ -362,7 +368,7 @@ def _one_for_each(given: pa.Array, found: object, converter: Converter | HeaderC
 
 
 def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, converter: HeaderConverter) -> pa.Array:
-    """Convert the values of `list<struct<key, value>>`; a null list has no headers."""
+    """Convert the values of headers, given as `list<struct<key, value>>`. A null list contains no headers."""
     lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     names, values = headers.flatten().flatten()
     found = header_converted_by(converter, topic, schema, values)
@@ -370,23 +376,26 @@ def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, co
 
 
 def needs_raw_headers(types: ColumnTypes) -> bool:
-    """Whether headers must be converted before transforms: a text that one adds would else be written as bytes are."""
+    """Whether headers must be converted before transforms: otherwise texts that transforms add would become bytes."""
     return types.has_headers and not types.raw_headers and isinstance(types.header, t.BinaryType)
 
 
 @dataclass(frozen=True, slots=True)
 class RawHeaders:
-    """Converts the headers of rows before their transforms, as the headers of polled records are; `topic` is for messages."""
+    """Converts the headers of rows before their transforms, in the same way as headers of polled records.
+
+    `topic` is used in messages.
+    """
 
     topic: str
     converter: HeaderConverter
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Convert the rows of a Spark partition."""
         return map(self.applied, batches)
 
     def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows with converted headers; null for a row without any stays null."""
+        """Return the rows with converted headers. Null headers stay null."""
         given = rows["headers"]
         found = convert_headers(self.topic, t.BinaryType(), given, self.converter)
         found = pc.if_else(given.is_valid(), found, pa.scalar(None, found.type)).cast(given.type)
@@ -394,7 +403,7 @@ class RawHeaders:
 
 
 def list_of_headers(lengths: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
-    """The headers of records, from the number of each and all names and converted values."""
+    """Return a column of headers, from the number of headers of each record, and all names and converted values."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     pairs = pa.StructArray.from_arrays([names.cast(pa.string()), values.cast(pa.binary())], names=["key", "value"])

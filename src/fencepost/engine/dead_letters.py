@@ -1,21 +1,21 @@
-"""Dead letters: refused records as they are written to the topic `errors.deadletterqueue.topic.name`.
+"""Dead letters: refused records, as they are written to `errors.deadletterqueue.topic.name`.
 
-The headers have the names of Connect's dead letter queue for sinks (KIP-298), with a record's source partition and offset
-in place of its topic partition and offset. All are texts in UTF-8:
+The headers have the names of Connect's dead letter queue for sinks (KIP-298), but with a record's source partition and
+source offset in place of its topic partition and offset. All headers are UTF-8 texts:
 
     __connect.errors.topic                    the topic that the record was for
     __connect.errors.connector.name           the connector
     __connect.errors.task.id                  the number of the task
-    __connect.errors.stage                    TASK_POLL for what cannot be read, else the stage that refused it
+    __connect.errors.stage                    TASK_POLL if the record could not be read, else the stage that refused it
     __connect.errors.class.name               the reader, transform or converter
     __connect.errors.exception.class.name     the kind of error
     __connect.errors.exception.message        what was wrong
     __connect.errors.exception.stacktrace     Java's trace, if a plugin in Java refused it
-    __connect.errors.file, .position, .line   where a file has it: byte and line of its first byte
-    __connect.errors.source.partition,        JSON; of a record that was polled as one
+    __connect.errors.file, .position, .line   its place in a file: the position and line of its first byte
+    __connect.errors.source.partition,        JSON; only for a record that was polled as a SourceRecord
     __connect.errors.source.offset
 
-Executors send them to the worker, which writes them into the same transaction after the batch's other records.
+Executors send dead letters to the worker, which writes them into the same transaction after the batch's other records.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ TRACE_LIMIT: Final = 16_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A refused record: its bytes, and its headers without those that are the same for all of a task.
+    """A refused record: its bytes, and its headers, without the headers that are the same for all records of a task.
 
-    `row` is the number of the row that transforms made the record of, if the worker has yet to look that row up.
+    `row` is the number of the row from which transforms made the record, if the worker still has to look up that row.
     """
 
     value: bytes | None
@@ -58,7 +58,7 @@ class DeadLetter:
 
     @classmethod
     def of_row(cls, row: RefusedRow, reader: str, topic: str | None) -> DeadLetter:
-        """Return the dead letter of a piece of a source that is not a row."""
+        """Return the dead letter for an item of a source that is not a row, such as a malformed line."""
         headers = _headers(Stage.TASK_POLL, reader, topic, "DataError", row.reason)
         place = tuple((PREFIX + name, str(text)) for name, text in row.place.items())
         return cls(row.raw, None, headers + place)
@@ -67,38 +67,38 @@ class DeadLetter:
     def of_record(
         cls, content: object, stage: Stage, plugin: str, topic: str | None, *, cause: tuple[Exception, str]
     ) -> DeadLetter:
-        """Return the dead letter of a record that a transform or converter refused.
+        """Return the dead letter for a record that a transform or converter refused.
 
-        `content` is a SourceRecord, or a row with the columns of a SourceBatch; `cause` is the error with its message.
+        `content` is a SourceRecord, or a row with the columns of a SourceBatch. `cause` is the error and its message.
         """
         reason, message = cause
         headers = _headers(stage, plugin, topic, type(reason).__name__, message)
         if isinstance(content, SourceRecord):
-            told = _origin(content.source_partition, content.source_offset)
+            origin = _origin(content.source_partition, content.source_offset)
             value = content.value.raw if isinstance(content.value, RefusedRow) else content.value
-            return cls(plain_bytes(value), plain_bytes(content.key), headers + told)
+            return cls(plain_bytes(value), plain_bytes(content.key), headers + origin)
         return cls(None, None, headers).with_content(content)
 
     @classmethod
     def of_pipeline(cls, refused: RefusedByPipeline) -> DeadLetter:
-        """Return the dead letter of a record that the connector's own pipeline refused."""
+        """Return the dead letter for a record that the connector's own pipeline refused."""
         headers = _headers(Stage(refused.stage), refused.plugin, refused.topic, refused.exception, refused.message)
         trace = (f"{PREFIX}exception.stacktrace", refused.trace[:TRACE_LIMIT])
-        told = _origin(refused.source_partition, refused.source_offset)
-        return cls(refused.value, refused.key, (*headers, trace, *told))
+        origin = _origin(refused.source_partition, refused.source_offset)
+        return cls(refused.value, refused.key, (*headers, trace, *origin))
 
     def with_content(self, content: object) -> DeadLetter:
-        """Return this with the bytes of a row with the columns of a SourceBatch."""
+        """Return this dead letter with the bytes of `content`, a row with the columns of a SourceBatch."""
         columns = content if isinstance(content, Mapping) else {"value": content}
         return DeadLetter(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), self.headers)
 
     @property
     def size(self) -> int:
-        """About how many bytes it has."""
+        """The approximate number of bytes of the dead letter."""
         return len(self.value or b"") + len(self.key or b"") + sum(len(text) for _, text in self.headers)
 
     def to_json(self) -> list[Any]:
-        """Return this as JSON data, for a report."""
+        """Return this dead letter as JSON data, for a report."""
         return [_text(self.value), _text(self.key), list(self.headers), self.row]
 
     @classmethod
@@ -112,7 +112,10 @@ class DeadLetter:
 
 
 def letter_records(letters: Sequence[DeadLetter], task: str) -> Records:
-    """Return dead letters as records. `task` is the connector's name and the task's number, with a hyphen between."""
+    """Return dead letters as records.
+
+    `task` is the connector's name and the task's number, with a hyphen between them.
+    """
     connector, _, number = task.rpartition("-")
     of_task = [(PREFIX + "connector.name", connector), (PREFIX + "task.id", number)]
     headers = [
@@ -129,7 +132,10 @@ def letter_records(letters: Sequence[DeadLetter], task: str) -> Records:
 
 
 def contents_of(rows: pa.RecordBatch | pa.Table) -> Sequence[object]:
-    """Return rows as dicts of their columns, with the values of `plain_value`. Maps are dicts, as in polled records."""
+    """Return rows as dicts of their columns.
+
+    Maps are dicts, as in polled records. Values that Python cannot hold are returned as `plain_value` returns them.
+    """
     try:
         found: Sequence[object] = rows.to_pylist(maps_as_pydicts="lossy")
     except (TypeError, ValueError, OverflowError):
@@ -139,7 +145,10 @@ def contents_of(rows: pa.RecordBatch | pa.Table) -> Sequence[object]:
 
 
 def _content(value: pa.Scalar) -> object:
-    """A value with its maps as dicts, or as `plain_value` if it has a key that no dict can have, or a time beyond Python's."""
+    """Return a value with its maps as dicts, or the result of `plain_value`.
+
+    `plain_value` is used if a key cannot be in a dict, or if a time is beyond Python's range.
+    """
     try:
         found: object = value.as_py(maps_as_pydicts="lossy")
     except (TypeError, ValueError, OverflowError):
@@ -148,7 +157,7 @@ def _content(value: pa.Scalar) -> object:
 
 
 def plain_bytes(value: object) -> bytes | None:
-    """Return a value as bytes without a converter: bytes and texts as they are, anything else as JSON."""
+    """Return a value as bytes without a converter: bytes and texts unchanged, any other value as JSON."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):
@@ -160,7 +169,7 @@ def _json(value: object) -> str:
     try:
         return _COMPACT.encode(value)
     except ValueError:
-        # A number that JSON does not have, or a list that contains itself.
+        # The value contains a number that JSON cannot represent, or a list that contains itself.
         pass
     except (TypeError, RecursionError):
         return repr(value)

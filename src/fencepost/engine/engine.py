@@ -1,4 +1,4 @@
-"""The engine: writes a task's polled batches, into its open transaction if it has one.
+"""The engine: writes the batches that a task polled, into the task's open transaction if it has one.
 
     polled records, no transforms     worker: Arrow -> converters -> Kafka
     polled records, transforms        worker -> Catalyst -> worker: converters -> Kafka
@@ -10,9 +10,9 @@
     reader, transforms for Arrow      executors: read -> Arrow -> converters -> Kafka, one stage
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
-Transforms that are functions of Python run between a reader and the converters, as if they were part of the reader.
+Transforms that are Python functions run between a reader and the converters, as if they were part of the reader.
 All ways use the same stage and the same RecordWriter. If rows choose their topic partition and several executors write,
-a shuffle between converters and Kafka brings each record to the writer that owns its partition.
+a shuffle between the converters and Kafka moves each record to the writer that owns the record's partition.
 """
 
 from __future__ import annotations
@@ -58,19 +58,26 @@ from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordProducer, RecordsAlong
 
 WORTH_SPARK: Final = 256 * 1024 * 1024
-"""The size of batches that the worker writes itself, as many bytes as it writes while Spark starts."""
+"""When the worker has written this number of bytes without Spark, it starts Spark in the background.
+
+The worker can write about as many bytes while Spark starts.
+"""
 
 _SLICE: Final = 10_000
-"""The number of polled records that are routed together: a large batch goes to several partitions, in runs."""
+"""The number of polled records that are routed together.
+
+After this many records, records without a key go to another partition.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The result of a batch, without its dead letters. `bytes` is the size of its record batches as sent.
+    """The result of writing a batch, without its dead letters. `bytes` is the size of its record batches as sent.
 
-    `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because
-    of an error. Of a SourceBatch it is None, unless it has columns whose places are wanted. `topics` includes the topic of the dead letters.
-    `only_cause` is why all records were refused that no transform dropped; None if some were not, or for several reasons.
+    `metadata` has an entry for each polled record, None for a record that a transform dropped, or that was skipped
+    because of an error. For a SourceBatch `metadata` is None, unless the batch has columns and `write` got `places`.
+    `topics` includes the topic of the dead letters. If all records that the transforms kept were refused for the same
+    reason, `only_cause` is this reason.
     """
 
     written: int
@@ -89,7 +96,7 @@ class WriteResult:
         *,
         dead: Sequence[Ack] = (),
     ) -> WriteResult:
-        """Add up the acknowledgements; `dead` are the dead letters'."""
+        """Add up the acknowledgements. `dead` are the acknowledgements of dead letters."""
         written = sum(ack.count for ack in acks)
         return cls(
             written=written,
@@ -102,17 +109,17 @@ class WriteResult:
 
 
 class SparkEngine:
-    """One worker's engine, used by all its tasks at once, each on its own thread.
+    """One worker's engine. All its tasks use it at the same time, each on its own thread.
 
-    `settings` are a worker's properties, of which `spark.*` are used. `import_path` are folders with connectors, which
-    Spark's Python workers need to import as well. On a cluster, the executors need a Python with the same packages
-    (fencepost included), at the path of `spark.pyspark.python`, and access to the brokers.
+    `settings` are a worker's properties, of which `spark.*` are used. `import_path` are folders with connectors, from
+    which Spark's Python workers must be able to import, too. On a cluster, the executors need a Python with the same
+    packages (including fencepost) at the path in `spark.pyspark.python`, and access to the brokers.
     """
 
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
         self._session = LazySession(settings, import_path=import_path)
         self.plugin_counts = PluginCounts(self._session.get, started=lambda: self._session.started)
-        """Brings what plugins count on executors."""
+        """Collects the metrics that plugins counted on executors."""
         self._jobs = Jobs()
         self._plans = GroupPlans()
         self._arrow_plans: ArrowPlans[Changed] = ArrowPlans()
@@ -122,7 +129,10 @@ class SparkEngine:
         self._own_writes = OwnWrites()
 
     def session(self) -> SparkSession:
-        """The worker's Spark session, started at the first call. Raises SparkStartError or JavaNotFoundError."""
+        """The worker's Spark session, which is started by the first call.
+
+        Raises SparkStartError or JavaNotFoundError.
+        """
         return self._session.get()
 
     @property
@@ -131,12 +141,15 @@ class SparkEngine:
         return self._session.started
 
     def expect(self, pipeline: Pipeline) -> None:
-        """Start Spark in the background if records of this pipeline need it, but not during the worker's own large batches."""
+        """Start Spark in the background if the pipeline needs Spark.
+
+        The start waits while the worker writes large batches.
+        """
         if not only_functions(pipeline):
             self._session.warm_up(self._own_writes.quiet)
 
     def stop(self) -> None:
-        """End Spark. Batches that are being written fail."""
+        """Stop Spark. Batches that are being written then fail."""
         self._session.stop()
 
     def write(
@@ -149,25 +162,25 @@ class SparkEngine:
         cancelled: Cancelled,
         topic_gate: TopicGate,
         begin: Callable[[], None] = lambda: None,
-        along: RecordsAlong | None = None,
+        extra_records: RecordsAlong | None = None,
         places: bool = False,
     ) -> WriteResult:
-        """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
+        """Write a batch, into `producer`'s open transaction if it has one, and return when the batch is acknowledged.
 
-        `task` names the task in Spark's pools and in messages. `begin` begins a transaction, as late as possible.
-        `places`: the result has the places of a batch's columns. The `topic_gate` checks each topic of
-        the records, after the transforms and before the first of them is sent. `along` is sent together with records
-        that the worker writes, if any of them is left; the result does not count it. Records that a transform or
-        converter refuses are handled by `pipeline.errors`. The transaction stays open.
+        `task` names the task in Spark's pools and in messages. `begin` begins a transaction; it is called as late as
+        possible. `places` requests `metadata` in the result for a batch with columns. The `topic_gate` checks each
+        topic of the records, after the transforms and before the first of them is sent. If the worker itself writes
+        records, it sends `extra_records` together with them; the result does not count these. `pipeline.errors`
+        determines how records that a transform or converter refuses are handled. The transaction stays open.
 
-        Raises a FencepostError (errors of the gate and of a converter's `prepare`,
-        PreparationWaitsError, RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction
-        must be aborted; without a transaction, a part of the batch may be written, and writes may continue.
+        Raises a FencepostError: errors of the gate and of a converter's `prepare`, PreparationWaitsError,
+        RecordRefusedError, DataError, KafkaError or SparkJobError. After an error the transaction must be aborted.
+        Without a transaction, a part of the batch may have been written, and writes may continue.
         """
         check_cancelled(task, cancelled)
         write = self._batch_write(batch, pipeline, producer, task, cancelled)
         try:
-            send, metadata = self._prepared(write, batch, along, places=places)
+            send, metadata = self._prepared(write, batch, extra_records, places=places)
             begin()
             spec = WriteSpec(
                 pipeline=write.pipeline,
@@ -182,7 +195,7 @@ class SparkEngine:
             raise
         log_refused(write.errors.tally, f"Task {task}")
         producer.acknowledge(acks)
-        acks = [ack for ack in acks if along is None or ack.topic != along.topic]
+        acks = [ack for ack in acks if extra_records is None or ack.topic != extra_records.topic]
         dead = write_letters(write.errors.letters, spec, producer, task, write.check)
         return WriteResult.of(acks, metadata, write.errors.tally, dead=dead)
 
@@ -190,20 +203,23 @@ class SparkEngine:
         self,
         write: BatchWrite,
         batch: Sequence[SourceRecord] | SourceBatch,
-        along: RecordsAlong | None,
+        extra_records: RecordsAlong | None,
         *,
         places: bool,
     ) -> tuple[Callable[[WriteSpec], list[Ack]], PolledMetadata | None]:
-        """Prepare a batch as far as possible without a transaction. Return what sends it, and the places of its rows."""
+        """Prepare a batch as far as possible without a transaction.
+
+        Return a function that sends the batch, and the metadata of its records, None if it is not requested.
+        """
         if isinstance(batch, SourceBatch):
             if batch.pipeline is not None:
                 write.errors.take_over(batch.pipeline)
             if batch.columns is None or not places:
-                return SourceWrite(write, batch, self._spark_ready, self._own_writes, along).prepared(), None
+                return SourceWrite(write, batch, self._spark_ready, self._own_writes, extra_records).prepared(), None
             metadata, blocks = PolledMetadata(batch.columns.num_rows), _numbered(write, batch.columns)
         else:
             metadata, blocks = PolledMetadata(len(batch)), _converted(write, batch)
-        return partial(_write_records, write, blocks, metadata, along), metadata
+        return partial(_write_records, write, blocks, metadata, extra_records), metadata
 
     def _batch_write(
         self,
@@ -233,19 +249,25 @@ class SparkEngine:
         )
 
     def _spark_ready(self, size: int) -> bool:
-        """Whether Spark can write a batch of this size at once. It is started once batches were worth its start."""
+        """Whether Spark can write a batch of this size without waiting.
+
+        Starts Spark in the background once the worker has written enough bytes without Spark.
+        """
         with self._lock:
             self._written_without_spark += size
             start = self._written_without_spark > WORTH_SPARK
         return self._session.ready(start=start)
 
     def cancel(self, task: str) -> None:
-        """Cancel a task's Spark job. The caller aborts the transaction: executors may keep writing until then."""
+        """Cancel a task's Spark job.
+
+        The caller aborts the transaction, because executors may keep writing until then.
+        """
         self._jobs.cancel(task)
 
 
 def _numbered(write: BatchWrite, columns: pa.RecordBatch) -> list[Converted]:
-    """The rows of columns as records of Kafka that know their positions."""
+    """The rows of a batch's columns as Kafka records that know their positions."""
     types = raw_types(columns.schema)
     if write.pipeline.transforms:
         transformed = transform_rows(write, columns, types) if columns.num_rows else []
@@ -259,10 +281,10 @@ def _write_records(
     write: BatchWrite,
     converted: Sequence[Converted],
     metadata: PolledMetadata,
-    along: RecordsAlong | None,
+    extra_records: RecordsAlong | None,
     spec: WriteSpec,
 ) -> list[Ack]:
-    """Write polled records from the worker, in the order of the poll within each topic partition."""
+    """Write polled records from the worker. In each topic partition they are in the order of the poll."""
     topics = {part.topic for part in converted}
     spec.topic_gate.admit(topics)
     with closing(write.producer.writer()) as writer:
@@ -278,15 +300,15 @@ def _write_records(
                     writer.write(routed.topic, routed.partition, routed.records)
             except MissingPartitionError as error:
                 raise DataError(f"{error}{write.errors.origin(int(part.positions[error.row]))}") from error
-        if along is not None and topics:
-            along.write(writer)
+        if extra_records is not None and topics:
+            extra_records.write(writer)
         acks = writer.flush()
     metadata.acknowledged(acks)
     return acks
 
 
 def _converted(write: BatchWrite, records: Sequence[SourceRecord]) -> list[Converted]:
-    """Return polled records as records of Kafka."""
+    """Return polled records as Kafka records."""
     pipeline, errors = write.pipeline, write.errors
     structured, decides = bool(pipeline.transforms), has_decisions(pipeline)
     converted: list[Converted] = []

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
-    """Counts over the records of a batch.
+    """Numbers of errors of a batch's records.
 
-    `failures` are all failed operations on records, `retries` the retried ones; `errors` are records that failed the
-    task, `skipped` those that were skipped, and `errors_logged` those that were logged.
+    `failures` are all failed operations on records, `retries` the operations that were retried. `errors` are records
+    that failed the task, `skipped` are records that were skipped, and `errors_logged` are records that were logged.
     """
 
     failures: int = 0

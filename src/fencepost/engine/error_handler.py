@@ -1,7 +1,8 @@
-"""Applies a connector's `errors.*` to the stages that process its records (KIP-298). Pure.
+"""Applies a connector's `errors.*` properties to the stages that process its records (KIP-298). Pure.
 
 A batch is transformed and converted as a whole. Only if that fails, its halves are processed separately, recursively,
-down to single rows: a batch that passes costs one attempt, one with a single bad row among n about 1.5 log2(n) more.
+down to single rows. A batch that passes costs one attempt; a single bad row among n costs about 1.5 log2(n) more
+attempts.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ from fencepost.engine.retries import Retries
 T = TypeVar("T")
 
 LISTED: Final = 1_000
-"""The maximum number of refused records of a batch, or of an executor's part of one, that are logged individually."""
+"""The maximum number of refused records that are logged individually, for a batch or an executor's part of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageRows:
-    """`count` rows for a stage. `topic` is None if each row names its own. `place` returns the property that a cause points to.
+    """`count` rows that a stage processes. `topic` is None if each row names its own topic.
 
-    `row` returns the position of a row's record in a polled batch, None if there is none; `contents` returns the rows
-    from `start` up to `stop`, and `origin` a sentence on where another row is from, at the cost of a search.
+    `row` returns the position of a row's record in a polled batch, None if there is no such record. `contents` returns
+    the rows from `start` up to `stop`. `origin` searches for the origin of a row that has no such record, and returns a
+    sentence about it. `place` returns the property that an error's text points to.
     """
 
     stage: Stage
@@ -59,10 +61,10 @@ class StageRows:
 
 
 class ErrorHandler:
-    """Handles the errors of one batch, or of one executor's part of it. For one thread.
+    """Handles the errors of one batch, or of one executor's part of a batch. Only one thread may use it.
 
-    `records` are the batch's, if it was polled, for the origin of a record. `wait` gets seconds and may raise to end
-    the waiting.
+    `records` are the records of a polled batch; they are used to find the origin of a record. `wait` is called with a
+    number of seconds, and may raise an error to end the wait.
     """
 
     def __init__(
@@ -84,12 +86,12 @@ class ErrorHandler:
 
     @property
     def letters(self) -> tuple[DeadLetter, ...]:
-        """The dead letters so far; always none without a topic for them."""
+        """The dead letters so far; empty if no topic for dead letters is configured."""
         return tuple(self._letters)
 
     @property
     def refused(self) -> AbstractSet[int]:
-        """The numbers of skipped records: positions in a polled batch, or numbers of rows before their transforms."""
+        """The numbers of skipped records: positions in a polled batch, or the rows' numbers before the transforms."""
         return self._refused
 
     @property
@@ -108,12 +110,12 @@ class ErrorHandler:
         return self._handling.stops_at_first
 
     def merge(self, tally: Tally, letters: Sequence[DeadLetter] = ()) -> None:
-        """Add the errors of another part."""
+        """Add the errors of another part of the batch."""
         self._tally = self._tally.plus(tally.counts, *tally.listed, causes=tally.causes)
         self._letters += letters
 
     def skip_rows(self, rows: Sequence[RefusedRow], reader: str, topic: str | None) -> None:
-        """Skip pieces of a source that are not rows, which a reader returned because records may be skipped."""
+        """Skip items of a source that are not rows. A tolerant reader returns them as RefusedRow."""
         room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
         shown = self._handling.log_include_messages
         listed = [
@@ -134,35 +136,39 @@ class ErrorHandler:
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether rows are needed as they are before their transforms: for dead letters, and for a log that shows them."""
+        """Whether untransformed rows are needed: for dead letters, or for log messages that show rows."""
         shown = self._handling.log_enable and self._handling.log_include_messages
         return shown or self._handling.dead_letter_topic is not None
 
     def add_inputs(self, first: int, rows: pa.RecordBatch) -> None:
-        """Keep rows as they are before their transforms, numbered from `first`."""
+        """Keep untransformed rows. Their numbers start with `first`."""
         if self.needs_inputs:
             self._inputs.add(first, rows)
 
     def forget_inputs(self, before: int) -> None:
-        """Forget the kept rows before a number."""
+        """Forget the kept rows with numbers below `before`."""
         self._inputs.forget(before)
 
     @property
     def missing_inputs(self) -> AbstractSet[int]:
-        """The numbers of the rows that executors did not have."""
+        """The numbers of the untransformed rows that are missing in dead letters and refused records from executors."""
         rows = [*(letter.row for letter in self._letters), *(refused.row for refused in self._tally.listed)]
         return {row for row in rows if row is not None}
 
     def complete(self, contents: Mapping[int, object]) -> None:
-        """Give the dead letters and refused records of executors the rows, by number, that transforms made them of."""
+        """Add the missing untransformed rows to dead letters, and to refused records from executors.
+
+        `contents` has the rows by number.
+        """
         self._letters = [one if one.row is None else one.with_content(contents[one.row]) for one in self._letters]
         listed = (one if one.row is None else one.with_content(contents[one.row]) for one in self._tally.listed)
         self._tally = replace(self._tally, listed=tuple(listed))
 
     def take_over(self, pipeline: OwnPipeline) -> None:
-        """Skip what the connector's own pipeline refused.
+        """Skip the records that the connector's own pipeline refused.
 
-        Raises RecordRefusedError for the first record, if that is not tolerated (RecordWaitsError if it is retriable).
+        If errors are not tolerated, raises RecordRefusedError for the first such record (RecordWaitsError if it is
+        retriable).
         """
         self._tally = self._tally.plus(ErrorCounts(failures=pipeline.retries, retries=pipeline.retries))
         for refused in pipeline.refused:
@@ -187,12 +193,12 @@ class ErrorHandler:
     def apply(
         self, rows: StageRows, attempt: Callable[[int, int], T | Sorted[T]]
     ) -> tuple[list[Passed[T]], np.ndarray | None]:
-        """Process rows in a stage: `attempt(start, stop)` processes a range of them, or raises.
+        """Process rows in a stage: `attempt(start, stop)` processes a range of the rows, or raises an error.
 
-        If it knows which rows it refuses, and they are tolerated, it may also return them Sorted. Returns the results of
-        the ranges that passed, in order, and the positions of their rows, None for all. Raises
-        RecordRefusedError for the first refused row, if that is not tolerated (RecordWaitsError if it is retriable), and
-        any error that is not of records.
+        If errors are tolerated, and the attempt knows which rows it refuses, it may also return Sorted. Returns the
+        results of the ranges that passed, in order, and the positions of their rows, None if all rows passed. If errors
+        are not tolerated, raises RecordRefusedError for the first refused row (RecordWaitsError if it is retriable),
+        and any error that was not caused by records.
         """
         if rows.count == 0:
             return [], None
@@ -209,7 +215,7 @@ class ErrorHandler:
         return passed, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
 
     def refuse_batch(self, rows: StageRows, reason: Exception) -> RecordRefusedError:
-        """Return the error for a batch that a stage refused, if the row is unknown."""
+        """Return the error for a batch that a stage refused, if it is not known which row was the cause."""
         return self._fatal(self._described(rows, None, reason), reason)
 
     def _tried(
@@ -238,15 +244,17 @@ class ErrorHandler:
         if self._handling.dead_letter_topic is not None and found:
             self._keep_letters(rows, refused, found)
         counts = ErrorCounts(failures=len(found), skipped=len(found), errors_logged=len(listed))
-        # The first two tell one cause from several. To find the property of each row's cause takes time.
+        # Describing a cause takes time. So only two causes are kept, which is enough to see that there are several.
         unsure = found and (self._tally.only_cause is not None or not self._tally.causes)
         causes = [self._described(rows, None, refused.reason).cause] if unsure else []
         self._tally = self._tally.plus(counts, *listed, causes=causes)
 
     def _first_refusals(self, rows: StageRows, refused: Refused) -> dict[int, int | None]:
-        """The refused rows to count, with the numbers of their records, which all rows have or none.
+        """Return the refused rows to count, with the numbers of their records.
 
-        If a record has several rows, the first error counts, because the whole record is refused.
+        Either all refused rows have the number of a record, or none of them has.
+
+        If a record has several rows, only the first error counts, because the whole record is refused.
         """
         found = {}
         for position in range(refused.start, refused.stop):
@@ -266,7 +274,7 @@ class ErrorHandler:
             return
         for position, number in found.items():
             given = self._input(number)
-            # An executor does not have the row that transforms made this one of: the worker has.
+            # An executor lacks the untransformed row. The worker adds it later, by its number.
             content = rows.contents(position, position + 1)[0] if given is None else given
             self._letters.append(replace(letter(content), row=number if given is None else None))
 
@@ -298,13 +306,13 @@ class ErrorHandler:
         return replace(described, content=content, row=row if given is None else None)
 
     def _input(self, number: int | None) -> object:
-        """The record, or the row before its transforms, with a number; None if it is not here."""
+        """Return the polled record, or the untransformed row, with this number; None if it is not available here."""
         if number is None:
             return None
         return self._records[number] if self._records else self._inputs.content(number)
 
     def origin(self, row: int | None) -> str:
-        """Return a sentence that says where the record at a position of the polled batch is from; nothing if it is unknown."""
+        """Return a sentence about a record's origin, by its position in the polled batch; an empty text if unknown."""
         if row is None or not self._records:
             return ""
         record = self._records[row]
@@ -321,7 +329,7 @@ def _place(row: RefusedRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Passed(Generic[T]):
-    """Rows from `start` up to `stop` passed, with the `result`; or only some of them, the `kept` ones."""
+    """The rows from `start` up to `stop` passed, or, if `kept` is not None, the rows at these positions."""
 
     start: int
     stop: int
@@ -336,7 +344,7 @@ class Passed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Each of the rows from `start` up to `stop` is refused, for the same reason; usually one row."""
+    """All rows from `start` up to `stop` are refused, for the same reason. Usually this is one row."""
 
     start: int
     stop: int
@@ -345,16 +353,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Sorted(Generic[T]):
-    """The outcome of an attempt that knows which of its rows it refuses: the `result` of all others, and the errors.
+    """The outcome of an attempt that sorts its rows: the `result` of the rows that pass, and the refused rows.
 
-    `refused` are positions, counted from the first row of the attempt, with the error of each, in order.
+    `refused` are the positions of the refused rows, counted from the first row of the attempt, each with its error, in
+    order.
     """
 
     result: T
     refused: Sequence[tuple[int, Exception]]
 
     def outcomes(self, start: int, stop: int) -> Iterator[Passed[T] | Refused]:
-        """Yield the outcomes of the rows from `start` up to `stop`, which were attempted."""
+        """Yield the outcomes of the rows from `start` up to `stop`: first the refused rows, then the others."""
         for position, reason in self.refused:
             yield Refused(start + position, start + position + 1, reason)
         kept = np.delete(np.arange(start, stop), [position for position, _ in self.refused])
@@ -365,11 +374,12 @@ class Sorted(Generic[T]):
 def isolate(
     start: int, stop: int, attempt: Callable[[int, int], T | Sorted[T]], *, known: bool = False
 ) -> Iterator[Passed[T] | Refused]:
-    """Yield the outcomes of the rows from `start` up to `stop`, in order and lazily.
+    """Yield the outcomes of the rows from `start` up to `stop`, lazily and part by part, in order.
 
-    `attempt` processes a range of rows, or raises, or returns them Sorted; errors that are not `is_of_records` are raised here as well. A row is
-    refused only if an attempt with it alone failed, or the attempt refused all rows (AllRowsRefusedError). `known` skips an
-    attempt if it is known that some of several rows are bad.
+    `attempt` processes a range of rows, raises an error, or returns Sorted. Errors that are not `is_of_records` are
+    raised from here, too. A row is refused only if an attempt with this row alone failed, if an attempt refused all of
+    its rows (AllRowsRefusedError), or if a Sorted lists the row. `known` says that some of the rows are known to be
+    bad; then an attempt with several rows is skipped.
     """
     if not known or stop - start == 1:
         try:

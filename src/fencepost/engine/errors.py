@@ -1,18 +1,18 @@
-"""The errors between fencepost and Spark.
+"""The errors of the work that fencepost does with Spark.
 
     SparkJobError           a batch's Spark job failed
     ├── SparkStartError     the session cannot be started
     ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
-    ├── UnexplainedJobError it may be an error of a row: only trying rows apart can say so
+    ├── UnexplainedJobError the cause may be a row: only trying rows separately can show that
     └── BatchCancelledError the batch was cancelled while it was written
     SparkDataError          a DataError: the transforms or converters cannot process the rows, and never will
     RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
-    └── RecordWaitsError    a RetriableError too: it may take the record later
-    ConverterContractError  a PluginError: a converter broke its contract, whatever the record
-    RetriableJobError       a RetriableError, raised by the Python code of a transform
-    PreparationWaitsError   a RetriableError of a converter that could not decide how to write a batch yet
+    └── RecordWaitsError    also a RetriableError: the record may be accepted later
+    ConverterContractError  a PluginError: a converter violated its contract, independent of the record
+    RetriableJobError       a RetriableError that the Python code of a transform raised
+    PreparationWaitsError   a RetriableError of a converter that cannot decide yet how to write a batch
 
-After any of them the caller aborts the transaction: late writers on executors then have an outdated epoch.
+After each of these errors the caller aborts the transaction. Then late writers on executors have an outdated epoch.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class WriteRetriedError(SparkJobError):
 
 
 class UnexplainedJobError(SparkJobError):
-    """A batch's Spark job failed, and neither Spark nor the machine is known to be at fault.
+    """A batch's Spark job failed, and it is not known that Spark or the machine is at fault.
 
-    It is an error of a row if only a transform can have raised it. `reason` is Spark's message alone.
+    If only a transform can have raised the error, a row is the cause. `reason` is Spark's message alone.
     """
 
     def __init__(self, message: str, *, reason: str = "") -> None:
@@ -63,7 +63,7 @@ class SparkDataError(DataError):
 class RecordRefusedError(DataError):
     """A transform or converter refused a record, and the connector does not tolerate that.
 
-    `tally` has the errors of the same batch up to then, `record` says which record was refused, and why.
+    `tally` has the errors of the same batch up to that record; `record` says which record was refused, and why.
     """
 
     def __init__(self, message: str, *, tally: Tally | None = None, record: str = "") -> None:
@@ -85,11 +85,11 @@ class RetriableJobError(RetriableError):
 
 
 class PreparationWaitsError(RetriableError):
-    """A converter raised RetriableError from `prepare`. Nothing of the batch is written."""
+    """A converter raised RetriableError from `prepare`. Nothing in the batch was written."""
 
 
 class AllRowsRefusedError(Exception):
-    """A stage refuses all given rows for the same `reason`, so that none needs a separate attempt."""
+    """A stage refuses all given rows for the same `reason`. No row needs an attempt of its own."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
@@ -97,8 +97,9 @@ class AllRowsRefusedError(Exception):
 
 
 def is_of_records(error: Exception) -> bool:
-    """Return whether an error was caused by the processed records.
+    """Return whether an error was caused by the records that were processed.
 
-    A wrong configuration, a plugin that violates its contract, a lost or cancelled Spark job, and errors of Kafka are not.
+    Records did not cause these errors: a wrong configuration, a plugin that violates its contract, a lost or cancelled
+    Spark job, and errors of Kafka.
     """
     return not isinstance(error, ConfigError | PluginError | SparkJobError | KafkaError | MemoryError)

@@ -1,4 +1,4 @@
-"""Applies transforms that are functions of Python: to polled records in the worker, to rows where they are read."""
+"""Applies transforms that are Python functions: to polled records in the worker, and to rows where they are read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from fencepost.engine.column_types import COLUMNS, ColumnTypes
 from fencepost.engine.conversion import ROW
 from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
-from fencepost.engine.grouping import RecordGroup, json_texts
+from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.routing import contiguous_run
 from fencepost.engine.row_origin import origin_in_splits
+from fencepost.engine.schemaless_json import json_texts
 from fencepost.engine.write_stage import SplitRows
 from fencepost.transforms.chain import Step
 from fencepost.transforms.function_rows import FunctionRows
@@ -27,23 +28,25 @@ from fencepost.transforms.function_transform import FunctionTransformation
 
 
 def is_function(step: Step) -> bool:
-    """Whether a step is a function that applies to all records."""
+    """Whether a step is a Python function that applies to all records."""
     return isinstance(step.transform, FunctionTransformation) and step.predicate is None
 
 
 def only_functions(pipeline: Pipeline) -> bool:
-    """Whether records pass no transform, or only functions of Python, which need no Spark."""
+    """Whether records pass no transforms, or only transforms that are Python functions, which need no Spark."""
     return all(is_function(step) for step in pipeline.transforms)
 
 
 def segments(chain: Sequence[Step]) -> Iterator[tuple[bool, tuple[Step, ...]]]:
-    """Yield the parts of a chain in order: whether the steps of a part are functions, and the steps."""
+    """Yield the parts of a chain in order. A part is a pair: whether its steps are functions, and the steps."""
     for functions, steps in groupby(chain, key=is_function):
         yield functions, tuple(steps)
 
 
 def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
-    """Return records as functions make them. Their columns are all that records have.
+    """Apply functions to the records of a group, and return the resulting records.
+
+    The group must have all columns that records have.
 
     The result of a function has the function's schema. Raises the errors of the functions, and DataError and
     PluginError for their results.
@@ -51,16 +54,16 @@ def apply_functions(group: RecordGroup, chain: Sequence[Step]) -> RecordGroup:
     columns, types = group.columns, group.types
     for rows in _functions(chain):
         columns = rows.applied(columns)
-        made = rows.replaced()
-        # Bytes are what header.converter wrote of a polled record's headers: it must not convert them again.
-        raw = types.raw_headers and isinstance(_made_header(made.get("headers")), t.BinaryType | None)
+        replaced = rows.replaced()
+        # If header values are bytes, header.converter has already converted them, and must not convert them again.
+        raw = types.raw_headers and isinstance(_made_header(replaced.get("headers")), t.BinaryType | None)
         types = replace(
             types,
-            value=made.get("value", types.value),
-            key=made.get("key", types.key),
-            has_key=types.has_key or "key" in made,
+            value=replaced.get("value", types.value),
+            key=replaced.get("key", types.key),
+            has_key=types.has_key or "key" in replaced,
             raw_headers=raw,
-            has_headers=raw and (types.has_headers or "headers" in made),
+            has_headers=raw and (types.has_headers or "headers" in replaced),
         )
     return replace(group, columns=columns, types=types)
 
@@ -75,10 +78,11 @@ def _functions(chain: Sequence[Step]) -> list[FunctionRows]:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows of a SourceBatch that transforms change in the stage that writes them: they never leave Python.
+    """Rows of a SourceBatch that transforms change in the stage that writes them: the rows never leave Python.
 
-    `change` makes other rows of rows, and may make several of one if it `multiplies`. `names` are the transforms, for
-    messages, `place` is the property to which they point, and `topic` is for rows that name none.
+    `change` returns the transformed rows. If `multiplies` is true, one row may become several rows. `names` are the
+    transforms, in messages; `place` is the property that messages point to; and `topic` is used for rows that name no
+    topic.
     """
 
     source: SplitRows
@@ -89,13 +93,13 @@ class ChangedRows:
     multiplies: bool = False
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; those that a transform refuses are skipped if `errors` tolerates them."""
+        """Yield the transformed rows. Rows that a transform refuses are skipped if `errors` tolerates them."""
         asked = list(given)
         runs = [run for batch in asked for run in batch["id"].to_pylist()]
         return self._all_changed(self.source.batches(iter(asked), errors), errors, runs)
 
     def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of splits that the worker reads itself."""
+        """Yield the transformed rows of splits that the worker reads itself."""
         return self._all_changed(self.source.read(runs, errors, ahead=ahead), errors, runs)
 
     def _all_changed(
@@ -134,7 +138,7 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True)
 class FunctionChain:
-    """Functions as one change of a reader's rows. `given` has the types of the rows before."""
+    """Functions that are applied to a reader's rows in one step. `given` has the types of the reader's rows."""
 
     functions: Sequence[FunctionRows]
     given: ColumnTypes
@@ -146,7 +150,7 @@ class FunctionChain:
         return cls(_functions(pipeline.transforms), given, pipeline.default_topic)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that the functions make."""
+        """Apply the functions to a reader's rows."""
         if self._whole:
             batch = completed(batch, self.topic)
         for rows in self.functions:
@@ -156,21 +160,21 @@ class FunctionChain:
 
     @property
     def types(self) -> ColumnTypes:
-        """The types of the rows that the functions make."""
+        """The types of the rows that the functions return."""
         types = self.given
         if self._whole:
             types = replace(types, has_topic=True, has_partition=True, has_timestamp=True)
         for rows in self.functions:
-            made = rows.replaced()
+            replaced = rows.replaced()
             types = replace(
                 types,
-                value=made.get("value", types.value),
-                key=made.get("key", types.key),
-                has_key=types.has_key or "key" in made,
-                header=_made_header(made["headers"]) if "headers" in made else types.header,
-                has_headers=types.has_headers or "headers" in made,
-                null_values=types.null_values and "value" not in made,
-                json_values=types.json_values and "value" not in made,
+                value=replaced.get("value", types.value),
+                key=replaced.get("key", types.key),
+                has_key=types.has_key or "key" in replaced,
+                header=_made_header(replaced["headers"]) if "headers" in replaced else types.header,
+                has_headers=types.has_headers or "headers" in replaced,
+                null_values=types.null_values and "value" not in replaced,
+                json_values=types.json_values and "value" not in replaced,
             )
         return types
 
@@ -188,7 +192,7 @@ def _made_header(kind: t.DataType | None) -> t.DataType | None:
 
 
 def finished(group: RecordGroup) -> tuple[list[pa.RecordBatch], ColumnTypes]:
-    """Return records with all columns, transformed, as the converters take them: schemaless structures are JSON texts."""
+    """Return transformed records with all columns, in the form for converters: schemaless structures are JSON texts."""
     columns = {name: group.columns[name] for name in group.columns.schema.names}
     types = replace(group.types, has_topic=True, has_partition=True, has_timestamp=True, has_headers=True, has_key=True)
     types = replace(types, raw_headers=group.types.has_headers, header=_header_type(columns["headers"]))

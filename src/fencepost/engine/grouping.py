@@ -1,18 +1,17 @@
-"""Converts polled SourceRecords to Arrow columns, grouped so that each group has one type per column.
+"""Converts polled SourceRecords to Arrow columns, in groups in which each column has one type.
 
-A group is a topic with one schema, or one kind of schemaless value, for its values and its keys. Schemaless mappings
-and lists become JSON text (`pa.json_()`), other schemaless values the matching Arrow type.
+All records of a group have the same topic. Their values have one schema or one kind of schemaless value, and so have
+their keys. Schemaless mappings and lists become JSON text (`pa.json_()`); other schemaless values become values of the
+corresponding Arrow type.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
-from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]  # of CPython
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +22,6 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
-from fencepost.api.plain_values import why_no_json
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import RefusedRow, SourceRecord, without_topic
 from fencepost.api.required_fields import check_required
@@ -36,12 +34,13 @@ from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.preparation import prepare_headers
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.schema_fit import check_fields, check_kept
+from fencepost.engine.schemaless_json import json_texts
 
 JSON: Final = "json"
 """The kind of schemaless mappings and lists."""
 
 _REFUSED: Final = "refused"
-"""The kind of an item that is not a row."""
+"""The kind of a RefusedRow: an item of a source that is not a row. Its record is refused."""
 
 _KINDS: Final[dict[type, str]] = {
     type(None): "null", dict: JSON, list: JSON, tuple: JSON, str: "string", bytes: "binary", bytearray: "binary",
@@ -54,16 +53,18 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 
 TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _NO_TIMESTAMP: Final = -1
-"""A record's number for no timestamp, as in Connect. In columns it is a time of 1969, which is refused."""
+"""The number that stands for no timestamp in a record, as in Connect.
+
+In columns it is a time in 1969, which is refused.
+"""
+_INT64_END: Final = 1 << 63
 _NOTHING: Final = frozenset({type(None)})
-_DICTS: Final = frozenset({dict})
 _TEXTS: Final = frozenset({str})
-_PRIMITIVES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Form:
-    """The common form of the values, or keys, of a group: a schema, or else a kind. One object for equal ones."""
+    """The common form of a group's values or keys: a schema, or else a kind. Equal forms are the same object."""
 
     schema: t.DataType | None
     kind: str
@@ -71,7 +72,10 @@ class _Form:
 
 @dataclass(frozen=True, slots=True)
 class RecordGroup:
-    """Records of one topic whose columns have one type each; the column ROW has their positions in the batch."""
+    """Records of one topic, in columns that have one type each.
+
+    The column ROW has the records' positions in the batch.
+    """
 
     topic: str
     types: ColumnTypes
@@ -81,62 +85,65 @@ class RecordGroup:
 def group_records(
     records: Sequence[SourceRecord], pipeline: Pipeline, errors: ErrorHandler, *, structured: bool = False
 ) -> list[RecordGroup]:
-    """Group polled records. Headers are already converted, because each may have another type.
+    """Group polled records. Headers are converted here, because each header may have another type.
 
-    With `structured`, for transforms, schemaless mappings become structs instead of JSON text; all in one group have
-    the same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates
-    them. Raises RecordRefusedError that names the first one if it does not, and DataError for a record without a topic.
+    Transforms need `structured`: schemaless mappings then become structs instead of JSON text, and all structs in a
+    group have the same fields. A record is refused if it does not fit its schema, or stands for a RefusedRow. If
+    `errors` tolerates refused records, they are skipped. Otherwise RecordRefusedError is raised for the first one.
+    Raises DataError for a record without a topic.
     """
-    # SimpleHeaderConverter writes texts unchanged, which a subclass may not do.
+    # SimpleHeaderConverter itself writes texts unchanged. A subclass may do something else.
     may_change = structured and type(pipeline.header_converter) is not SimpleHeaderConverter
     texts_pass = may_change and pipeline.takes_header_texts
 
     def converted(record: SourceRecord) -> bool:
-        """Whether a record's headers are converted, unlike texts that transforms add to others."""
+        """Whether a record's headers are converted before the transforms. Other headers stay texts until after them."""
         return may_change and not (texts_pass and _TEXTS.issuperset(type(value) for _, value in record.headers))
 
     groups = _rows_by_form(records, _Forms(structured=structured), converted)
-    made = []
-    for (named, value, key, apart), rows in groups.items():
+    record_groups = []
+    for (named, value, key, headers_converted), rows in groups.items():
         topic = pipeline.default_topic if named is None else named
         if topic is None:
             raise without_topic(records[rows[0]])
         if value.kind == _REFUSED:
             _refuse(records, topic, rows, errors)
         else:
-            made.append(_group(records, (topic, value, key), rows, pipeline, errors, texts=may_change and not apart))
-    return [group for group in made if group.columns.num_rows]
+            record_groups.append(
+                _group(records, (topic, value, key), rows, pipeline, errors, texts=may_change and not headers_converted)
+            )
+    return [group for group in record_groups if group.columns.num_rows]
 
 
 def _rows_by_form(
-    records: Sequence[SourceRecord], forms: _Forms, apart: Callable[[SourceRecord], bool]
+    records: Sequence[SourceRecord], forms: _Forms, converts_headers: Callable[[SourceRecord], bool]
 ) -> dict[tuple[str | None, _Form, _Form, bool], list[int]]:
-    """The rows of each topic, form of values and form of keys, in order.
+    """Return the rows of each group, in order. A group has one topic, one form of values and one form of keys.
 
-    Records with headers that are `apart` have groups of their own. In a group with converted headers, the converter does not get a text
-    that a transform adds.
+    Records with headers for which `converts_headers` is true have groups of their own, because a group has either
+    converted headers, or texts that are converted after the transforms.
     """
     groups: dict[tuple[str | None, _Form, _Form, bool], list[int]] = {}
-    # Most records have the schemas and the Python types of many others: their forms are found once.
+    # Many records have the same schemas and Python types. The forms of each combination are determined only once.
     known: dict[tuple[Any, ...], list[int]] = {}
     for row, record in enumerate(records):
         value, key = record.value, record.key
-        is_apart = bool(record.headers) and apart(record)
-        alike = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema), is_apart)
-        rows = known.get(alike)
+        converted = bool(record.headers) and converts_headers(record)
+        combination = (record.topic, type(value), type(key), id(record.value_schema), id(record.key_schema), converted)
+        rows = known.get(combination)
         if rows is None:
             form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)
-            rows = groups.setdefault((record.topic, form_of_value, form_of_key, is_apart), [])
-            if forms.by_type:
-                known[alike] = rows
+            rows = groups.setdefault((record.topic, form_of_value, form_of_key, converted), [])
+            if forms.by_type and Decimal not in {type(value), type(key)}:
+                known[combination] = rows
         rows.append(row)
     return groups
 
 
 class _Forms:
-    """Remembers the schema objects of one batch, so that each is parsed and compared once.
+    """Remembers the schema objects of one batch, so that each schema is parsed and compared only once.
 
-    `by_type`: the form of a value without a schema depends on nothing but its Python type.
+    `by_type` says that the form of a value without a schema depends only on the value's Python type, except for Decimal.
     """
 
     def __init__(self, *, structured: bool) -> None:
@@ -158,12 +165,19 @@ class _Forms:
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a schemaless value."""
+    """Return the kind of a schemaless value. The kind of a Decimal has its scale.
+
+    Decimals of one column have one scale, so a Decimal's bytes would depend on the records beside it.
+    """
+    if isinstance(value, Decimal):
+        exponent = value.as_tuple().exponent
+        # The exponent of NaN is a letter.
+        return f"Decimal of scale {max(0, -exponent) if isinstance(exponent, int) else exponent}"
     return _KINDS.get(type(value)) or (JSON if isinstance(value, Mapping | list | tuple) else type(value).__name__)
 
 
 def signature(value: Any) -> str:
-    """Return the kind of a schemaless value, including the fields of nested mappings."""
+    """Return the kind of a schemaless value. For a mapping, it includes the fields of nested mappings."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{name!r}:{signature(member)}" for name, member in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -180,7 +194,10 @@ def _group(
     *,
     texts: bool,
 ) -> RecordGroup:
-    """With `texts` headers are texts that are converted after the transforms, as if these had added them."""
+    """Make a group.
+
+    With `texts`, headers stay texts, which are converted after the transforms.
+    """
     topic, value, key = identity
     fitting = _Fitting(records, rows, topic, errors)
     column = _checked_column if pipeline.transforms else _column
@@ -220,7 +237,7 @@ def _group(
 
 
 def _refuse(records: Sequence[SourceRecord], topic: str, rows: list[int], errors: ErrorHandler) -> None:
-    """Refuse the records that stand for items that are not rows."""
+    """Refuse records whose value is a RefusedRow: an item of a source that is not a row."""
 
     def attempt(start: int, stop: int) -> None:
         first, *others = dict.fromkeys(records[row].value.reason.removesuffix(".") for row in rows[start:stop])
@@ -231,7 +248,7 @@ def _refuse(records: Sequence[SourceRecord], topic: str, rows: list[int], errors
 
 
 class _Fitting:
-    """The records of a group that have passed so far: their positions in the batch, and their columns."""
+    """The records of a group that have passed so far: their positions in the batch, and the columns made of them."""
 
     def __init__(self, records: Sequence[SourceRecord], rows: list[int], topic: str, errors: ErrorHandler) -> None:
         self.rows = rows
@@ -243,10 +260,10 @@ class _Fitting:
     def add(
         self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
     ) -> None:
-        """Add a column of one attribute of the records; refused records are removed."""
+        """Add a column that contains one attribute of the records. Refused records are removed."""
         arrays = self._passing(name, stage, plugin, column)
         if len({array.type for array in arrays}) > 1:
-            # Arrow found another type for each part, such as decimals of several precisions.
+            # Arrow chose different types for the parts, for example decimals of several precisions.
             arrays = self._passing(name, stage, plugin, _with_those_before(column))[-1:]
         if arrays:
             self.columns[name] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
@@ -256,7 +273,7 @@ class _Fitting:
     def _passing(
         self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
     ) -> list[pa.Array]:
-        """Return the results of the parts that pass, and remove the records of all others."""
+        """Return the results of the parts that pass. Remove the records that do not pass."""
         rows = self.rows
         given = StageRows(stage, type(plugin).__name__, self._topic, len(rows), row=lambda position: rows[position])
         passed, kept = self._errors.apply(
@@ -269,7 +286,7 @@ class _Fitting:
 
 
 def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[list[Any]], pa.Array]:
-    """Combine each part with the previous ones that passed; a column refuses values without a common type."""
+    """Convert each part together with the earlier parts that passed. So values that have no common type are refused."""
     passed: list[Any] = []
 
     def joined(values: list[Any]) -> pa.Array:
@@ -294,7 +311,10 @@ def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
 
 
 def _checked_column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
-    """Refuse nulls where the schema has none: Spark does not look for them. Without transforms the converters do."""
+    """Refuse nulls that the schema does not allow.
+
+    Spark does not check that. Without transforms, the converters check it.
+    """
     array = _column(values, form, name, topic)
     if form.schema is not None:
         check_required(array, pa.field(name, array.type), name)
@@ -305,6 +325,14 @@ def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str)
     try:
         return pa.array(values, type=kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        beyond = next(
+            (value for value in values if isinstance(value, int) and not -_INT64_END <= value < _INT64_END), None
+        )
+        if beyond is not None:
+            raise DataError(
+                f"A record of a polled batch, for topic {topic}, has the number {beyond}, which is beyond 64 bits: give str(value) "
+                "in its place"
+            ) from error
         raise DataError(
             f"A record of a polled batch, for topic {topic}, does not fit {wanted}: {error}. "
             "Correct the record or its schema in the source task"
@@ -313,71 +341,15 @@ def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str)
 
 @lru_cache(maxsize=512)
 def arrow_type(schema: t.DataType) -> pa.DataType:
-    """The Arrow type of a Spark type, as Spark itself chooses it; timestamps are in UTC."""
+    """The Arrow type that Spark itself uses for a Spark type; timestamps are in UTC."""
     return to_arrow_type(schema, timezone="UTC")
 
 
-def json_texts(values: Sequence[Any], where: str) -> list[str | None]:
-    """Schemaless structures as JSON text; bytes become base64, as in Connect. Raises DataError."""
-    flat = _are_flat(values)
-    return [_json_text(value, where, flat=flat) for value in values]
-
-
-def _are_flat(values: Sequence[Any]) -> bool:
-    """Whether all are dicts of primitive values, whose names are text; without a step of Python for each of them."""
-    return (
-        _DICTS.issuperset(map(type, values))
-        and _TEXTS.issuperset(map(type, chain.from_iterable(values)))
-        and _PRIMITIVES.issuperset(map(type, chain.from_iterable(map(dict.values, values))))
-    )
-
-
-def _json_text(value: Any, where: str, *, flat: bool) -> str | None:
-    if value is None:
-        return None
-    try:
-        if not flat and isinstance(value, dict | list | tuple):
-            _check_names(value)
-        return "".join(_COMPACT(value, 0))
-    except (TypeError, ValueError, RecursionError) as error:
-        why = why_no_json(value)
-        told = f"{error}. Give the record" if why is None else f"{why}, or the record"
-        raise DataError(f"{where} cannot be written without a schema: {told} a value_schema or key_schema") from error
-
-
-def _check_names(value: Mapping[Any, Any] | Sequence[Any]) -> None:
-    """Raise TypeError for keys of one dict that JSON would give the same name, such as 1 and "1"."""
-    if isinstance(value, Mapping):
-        if not _TEXTS.issuperset(map(type, value)):
-            found: dict[str, Any] = {}
-            for name in value:
-                (text,) = json.loads("".join(_COMPACT({name: None}, 0)))
-                if text in found:
-                    raise TypeError(
-                        f"{found[text]!r} and {name!r} are keys of one dict, and both have the name {text!r} in JSON"
-                    )
-                found[text] = name
-        value = tuple(value.values())
-    for part in value:
-        if isinstance(part, dict | list | tuple):
-            _check_names(part)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-# json.JSONEncoder makes one of these for each value, which takes as long as to encode a small one. The arguments are no
-# search for circles (`_check_names` finds them), default, encoder, indent, separators, sort_keys, skipkeys, allow_nan.
-_COMPACT: Final = c_make_encoder(None, _plain, encode_basestring, None, ":", ",", False, False, False)
-
-
 def _headers(topic: str, headers: Sequence[Sequence[tuple[str, Any]]], converter: HeaderConverter) -> pa.Array:
-    """Convert the headers of records: their values are grouped by kind, converted, and put back in order."""
+    """Convert the headers of records.
+
+    The headers' values are grouped by kind, converted, and put back into the original order.
+    """
     lengths = np.array([len(pairs) for pairs in headers], dtype=np.int32)
     flat = list(chain.from_iterable(headers))
     by_kind: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Classifies a failed Spark job by the exceptions of the JVM, not by their text.
+"""Classifies a failed Spark job by the exceptions of the JVM, and not by their text.
 
 Spark quotes data in its messages. So the kind of failure is determined by the classes of the JVM's exceptions and their
-SQLSTATE, and by the class of a Python exception, which its trace names before its message.
+SQLSTATE, and by the class of a Python exception. A Python trace has that class before the exception's message.
 https://spark.apache.org/docs/latest/sql-error-conditions-sqlstates.html
 """
 
@@ -26,12 +26,12 @@ from fencepost.engine.errors import RetriableJobError, SparkDataError, SparkJobE
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
 WITHOUT_JVM: Final = (AttributeError, AssertionError)
-"""The errors of pyspark without its JVM, after another thread has stopped Spark."""
+"""The errors that pyspark raises when its JVM is gone, because another thread has stopped Spark."""
 
 _SPARK_THROWABLE: Final = "org.apache.spark.SparkThrowable"
-# All other states tell that the same rows would fail again. These are states of the engine, its machine and what it reads:
-# 08 a connection, 40 a rollback, 53 and 82 resources, 55 and 56 a state of the system, 57 an operator, 58 and F0 the
-# system, HV and HY what it asks, KD a source of data, XX an internal error.
+# The SQL states of failures of the engine, of its machine, or of the systems that it reads from. With any other state,
+# the same rows would fail again. 08 connection, 40 rollback, 53 and 82 resources, 55 and 56 state of the system, 57
+# operator, 58 and F0 system, HV and HY requests to other systems, KD data source, XX internal error.
 _STATES_OF_ENGINE: Final = ("08", "40", "53", "55", "56", "57", "58", "82", "F0", "HV", "HY", "KD", "XX")
 _KINDS_OF_ENGINE: Final = re.compile(
     r"org\.apache\.spark\.(?!Spark\w+Exception$|sql\.).*"
@@ -54,12 +54,15 @@ PYTHON_ADVICE: Final = (
     "Executors need a Python of the driver's version with fencepost and all that the query's functions import: set "
     "PYSPARK_PYTHON to it before Spark starts, or spark.pyspark.python where the session is built"
 )
-"""The advice for a failure of Python itself."""
+"""The advice if Python on an executor cannot run the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throwable:
-    """An exception of the JVM. `sql_state` is None if it has none; `expression` is the SQL text that raised it."""
+    """An exception of the JVM.
+
+    `sql_state` is None if it has no SQLSTATE; `expression` is the SQL text that raised it.
+    """
 
     kind: str
     message: str
@@ -75,16 +78,16 @@ class Throwable:
 
     @property
     def is_of_engine(self) -> bool:
-        """Whether Spark or its machine raised it, not an expression or function."""
+        """Whether Spark or its machine raised the exception, and not an expression or function."""
         if self.sql_state:
             return self.sql_state.startswith(_STATES_OF_ENGINE)
         return _KINDS_OF_ENGINE.fullmatch(self.kind) is not None
 
     @property
     def is_of_python(self) -> bool:
-        """Whether Python did not start on an executor, lacks a module there, or is of another version than the driver's.
+        """Whether Python on an executor did not start, lacks a module, or has another version than the driver's.
 
-        As for retriable errors, only the first exception of a trace counts.
+        As for retriable errors, only the first exception in a trace counts.
         """
         if self.kind != PYTHON_EXCEPTION:
             return self.message.lstrip().startswith(_NOT_STARTED)
@@ -94,14 +97,14 @@ class Throwable:
 
 @dataclass(frozen=True, slots=True)
 class JobFailure:
-    """A failed job: the JVM's exception and its causes, from the outermost to the innermost, and the error's text."""
+    """A failed job: the JVM's exception and its causes, from outermost to innermost, and the text of the error."""
 
     causes: tuple[Throwable, ...]
     text: str
 
     @classmethod
     def of(cls, error: BaseException) -> JobFailure:
-        """Read an error of Py4J or PySpark. The causes are empty if the JVM has died, or Spark was stopped."""
+        """Read an error of Py4J or PySpark. There are no causes if the JVM has died, or if Spark was stopped."""
         return cls(tuple(_causes(error)), _text(error) or type(error).__name__)
 
     @property
@@ -111,9 +114,9 @@ class JobFailure:
 
     @property
     def may_be_of_rows(self) -> bool:
-        """Whether SQL or Python code may have refused rows: nothing says that Spark or its machine is at fault.
+        """Whether SQL or Python code may have refused rows: it is not known that Spark or its machine is at fault.
 
-        Many of Spark's expressions raise errors of Java, without an SQLSTATE.
+        Many of Spark's expressions raise Java exceptions, which have no SQLSTATE.
         """
         if self.is_of_full_memory or self.is_of_python or self.is_of_full_disk:
             return False
@@ -121,15 +124,15 @@ class JobFailure:
 
     @property
     def is_of_python(self) -> bool:
-        """Whether Python itself is at fault, not the rows: then PYTHON_ADVICE applies."""
+        """Whether Python on an executor could not run the code, whatever the rows are. Then PYTHON_ADVICE applies."""
         return any(cause.is_of_python for cause in self.causes)
 
     @property
     def is_retriable(self) -> bool:
         """Whether Python code raised a RetriableError.
 
-        Only the first exception of a trace counts, because the text of each may imitate the following ones. Spark omits
-        the cause of `raise ... from`.
+        Only the first exception in a trace counts, because an exception's text may imitate the exceptions that follow.
+        Spark omits the cause of `raise ... from`.
         """
         raised = [_exceptions(cause.message) for cause in self.causes if cause.kind == PYTHON_EXCEPTION]
         return any(lines[0].partition(":")[0] == _RETRIABLE for lines in raised if lines)
@@ -146,11 +149,11 @@ class JobFailure:
         return any(cause.kind == _NO_MEMORY for cause in self.causes)
 
     def as_error(self, what: str, *, code: str, afterwards: str) -> FencepostError:
-        """Return the error to raise for a failed job; `what` is its task or batch.
+        """Return the error to raise for a failed job. `what` names its task or batch.
 
-        This is a RetriableJobError if Python code raised a RetriableError, a SparkDataError for errors that the same
-        rows would cause again, an UnexplainedJobError for errors of unknown kind, else a SparkJobError. `code` names what could be corrected besides the data, and
-        `afterwards` is a sentence about the fate of the batch.
+        The result is a RetriableJobError if Python code raised a RetriableError, a SparkDataError for errors that the
+        same rows would cause again, an UnexplainedJobError for errors of unknown kind, else a SparkJobError. `code` is
+        advice for the case that the data is correct. `afterwards` is a sentence that says what happens to the batch.
         """
         failed = f"The Spark job of {what} failed"
         if self.is_retriable:
@@ -179,10 +182,11 @@ class JobFailure:
 
     @property
     def one_line(self) -> str:
-        """The message without the traces of Java and Python, at most 400 characters, and the line of a plugin's code."""
+        """The message without traces of Java and Python, at most 400 characters, and the line in a plugin's code."""
         cause = next((cause for cause in self.causes if cause.is_of_data or cause.is_of_python), None)
         if cause is None:
-            # An error of Java, such as a StackOverflowError, may have no text: the text of Spark around it says less.
+            # A Java error, such as a StackOverflowError, may have no text. Its class still says more than Spark's text
+            # around it.
             telling = (cause for cause in reversed(self.causes) if cause.message.strip() or not cause.is_of_engine)
             cause = next(telling, None)
         if cause is None:
@@ -203,7 +207,7 @@ class JobFailure:
 
 
 def message_of(error: Exception) -> str:
-    """Return the message of a stage's error, without the text that fencepost adds for a Spark job."""
+    """Return the message of a stage's error; for an error of a Spark job, only Spark's part of it."""
     if isinstance(error, Py4JError | PySparkException):
         return JobFailure.of(error).one_line
     if isinstance(error, SparkDataError) and error.reason:
@@ -214,7 +218,7 @@ def message_of(error: Exception) -> str:
 
 
 def _exceptions(message: str) -> list[str]:
-    """The lines in a Python trace that name an exception and its text, from the first to the last of the trace."""
+    """The lines in a Python trace that name an exception with its text, in the order of the trace."""
     blocks = message.split(_TRACE)
     traces = blocks[1:] or [message.partition(_PYTHON_HEAD)[2]]
     lines = [next((line for line in trace.splitlines() if line[:1].strip()), "") for trace in traces]
@@ -222,7 +226,7 @@ def _exceptions(message: str) -> list[str]:
 
 
 def _place(trace: str) -> str:
-    """The innermost line of the file whose code was called as a plugin's, in parentheses; nothing for other code."""
+    """Return a plugin's file and its innermost line in a trace, in parentheses; empty for errors in other code."""
     frames = _FRAME.findall(trace.rsplit(_TRACE, maxsplit=1)[-1])
     called = max((number for number, (file, _) in enumerate(frames, 1) if file.endswith(_EDGE)), default=len(frames))
     lines = [line for file, line in frames[called:] if file == frames[called][0]]
@@ -230,7 +234,7 @@ def _place(trace: str) -> str:
 
 
 def _without_module(line: str) -> str:
-    """An exception without the module of its class."""
+    """An exception's line without the module of the exception's class."""
     kind, colon, text = line.partition(":")
     return f"{kind.rpartition('.')[2]}{colon}{text}"
 
@@ -251,7 +255,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except WITHOUT_JVM:
-        # pyspark asks the JVM how detailed the message should be.
+        # str() fails without the JVM, because pyspark asks it how detailed the message should be.
         return error._desc or "" if isinstance(error, CapturedException) else ""  # noqa: SLF001 - see above
 
 
@@ -272,7 +276,7 @@ def _throwable(throwable: Any) -> Throwable:
 
 
 def _expression(throwable: Any) -> str | None:
-    """The SQL text of an exception; a call of pyspark's functions has none."""
+    """The SQL text that an exception refers to; None for a call of pyspark's functions."""
     for context in throwable.getQueryContext():
         if context.contextType().toString() == "SQL":
             return str(context.fragment())

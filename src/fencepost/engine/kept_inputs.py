@@ -1,7 +1,4 @@
-"""Keeps rows as they are before their transforms, until the records that are made of them are converted.
-
-For dead letters, and for a log that shows refused records.
-"""
+"""Keeps untransformed rows until their records are converted, for dead letters and for logs of refused records."""
 
 from __future__ import annotations
 
@@ -13,22 +10,22 @@ from fencepost.engine.dead_letters import contents_of
 
 
 class KeptInputs:
-    """Rows by number. For one thread."""
+    """Rows by their numbers. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._parts: deque[tuple[int, pa.RecordBatch]] = deque()
 
     def add(self, first: int, rows: pa.RecordBatch) -> None:
-        """Keep rows that are numbered from `first`, which follow the ones before."""
+        """Keep rows whose numbers start with `first`. They follow the rows that were added before."""
         self._parts.append((first, rows))
 
     def forget(self, before: int) -> None:
-        """Forget the batches of rows whose numbers are all before another one."""
+        """Forget the batches in which all rows have numbers below `before`."""
         while self._parts and self._parts[0][0] + self._parts[0][1].num_rows <= before:
             self._parts.popleft()
 
     def content(self, number: int) -> object:
-        """Return a row as a dict of its columns; None if it is not kept."""
+        """Return a row as a dict of its columns; None if the row is not kept."""
         for first, rows in self._parts:
             if first <= number < first + rows.num_rows:
                 return contents_of(rows.slice(number - first, 1))[0]

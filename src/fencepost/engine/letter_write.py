@@ -1,4 +1,4 @@
-"""Writes dead letters into the transaction of the batch that they were in."""
+"""Writes dead letters into the transaction of the batch that contained the refused records."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ def write_letters(
     task: str,
     check: Callable[[], None] = lambda: None,
 ) -> list[Ack]:
-    """Write dead letters; call this once the batch's other records are acknowledged. `check` may raise to stop it.
+    """Write dead letters. Call this when the batch's other records are acknowledged.
 
-    Nothing is written without a topic for them.
+    `check` may raise an error to stop the write.
+
+    If there is no topic for dead letters, nothing is written.
     """
     topic = spec.pipeline.dead_letter_topic
     if not letters or topic is None:

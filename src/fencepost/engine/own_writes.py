@@ -1,4 +1,4 @@
-"""Tracks whether the worker writes large batches itself: a starting JVM takes a core from them for some seconds."""
+"""Tracks the large batches that the worker itself writes. A JVM that starts would take a core from them for seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from typing import Final
 
 QUIET_SECONDS: Final = 1.0
-"""The seconds without a large batch after which Spark may start: between two batches a task polls and commits."""
+"""The time without a large batch after which Spark may start.
+
+Between two batches, a task needs time to poll and commit.
+"""
 
 
 class OwnWrites:
@@ -23,7 +26,7 @@ class OwnWrites:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Write one in the block."""
+        """Use this as the context in which the worker writes a large batch."""
         with self._lock:
             self._running += 1
         try:
@@ -34,6 +37,6 @@ class OwnWrites:
                 self._quiet_from = self._clock() + QUIET_SECONDS
 
     def quiet(self) -> bool:
-        """Whether no batch is being written now or was written just before."""
+        """Whether no large batch is being written now, and none was written just before."""
         with self._lock:
             return self._running == 0 and self._clock() >= self._quiet_from

@@ -1,4 +1,4 @@
-"""The pipeline of a connector's records between `poll` and Kafka, from its configuration."""
+"""The pipeline of a connector's records between `poll` and Kafka, as configured."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BUILT_IN: Final = (PartTransformation, RecordTransformation)
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
+    """A connector's transforms in order, its converters, the topic for rows that name no topic, and its `errors.*`.
 
-    `given` is the name of the passing DataFrame in messages. `topic_prefix` is put before the names of all written
-    topics: a check of a connector has its own topics. `without_transforms` is pickled to Spark's executors: the
-    converters hold only plain data.
+    `given` is the name, in messages, of a DataFrame whose rows pass through the pipeline. `topic_prefix` is put before
+    the names of all topics, so that a trial run of a connector writes to separate topics. Without its transforms, the
+    pipeline can be pickled to Spark's executors, because converters contain only plain data.
     """
 
     transforms: Sequence[Step]
@@ -36,7 +36,10 @@ class Pipeline:
     topic_prefix: str = ""
 
     def destination(self, topic: str) -> str:
-        """Return the topic to write to for records of a topic. Raises ConfigError for a name that is too long with it."""
+        """Return the topic to which records for `topic` are written.
+
+        Raises ConfigError if the name is too long with the prefix.
+        """
         name = self.topic_prefix + topic
         if self.topic_prefix and len(name) > topic_names.LONGEST >= len(topic):
             raise ConfigError(
@@ -47,19 +50,19 @@ class Pipeline:
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """The topic to write dead letters to, None to drop them."""
+        """The topic for dead letters, None if there are no dead letters."""
         topic = self.errors.dead_letter_topic
         return None if topic is None else self.destination(topic)
 
     @property
     def transform_names(self) -> str:
-        """The classes of the transforms, in order, for messages: Catalyst makes one step of them."""
+        """The class names of all transforms, for messages. Catalyst combines them, so the failing one is unknown."""
         return ", ".join(type(step.transform).__name__ for step in self.transforms)
 
     def place_of(self, cause: str) -> str:
-        """Return the property to which the cause of a refusal points, in parentheses after a space; nothing if none is known.
+        """Return the property that the cause of a refusal points to, as ` (name)`; empty if unknown.
 
-        A cause of Spark's ends with the part of the expression that failed.
+        A cause from Spark ends with the SQL text that failed, which shows the transform.
         """
         _, _, fragment = cause.rpartition(" in ")
         aliases = [step.alias for step in self.transforms if step.alias]
@@ -70,17 +73,23 @@ class Pipeline:
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether records keep the topics that the connector gives them, judging by the transforms' classes."""
+        """Whether records keep the topics that the connector gives them.
+
+        Only the classes of the transforms are checked.
+        """
         return all(_keeps_topics(step.transform) for step in self.transforms)
 
     @property
     def may_multiply(self) -> bool:
-        """Whether a record may become several, judging by the transforms: authors' own may do so."""
+        """Whether one record may become several. Without an attribute `multiplies`, a transform may multiply records."""
         return any(getattr(step.transform, "multiplies", True) for step in self.transforms)
 
     @property
     def takes_header_texts(self) -> bool:
-        """Whether transforms take a record's headers as texts, and not as the bytes that authors' own are given."""
+        """Whether all transforms can take a record's headers as texts.
+
+        User-defined transforms of records get bytes instead.
+        """
         return all(
             (isinstance(step.transform, _BUILT_IN) or getattr(step.transform, "on", "record") != "record")
             and isinstance(step.predicate, RecordPredicate | None)
@@ -88,22 +97,25 @@ class Pipeline:
         )
 
     def of_bytes(self) -> Pipeline:
-        """The pipeline for records that are bytes already. Raises ConfigError if a transform needs more than topic and headers."""
+        """The pipeline for records that are already bytes.
+
+        Raises ConfigError if a transform needs more than the topic and the headers' names.
+        """
         for step in self.transforms:
-            for plugin in (step.transform, step.predicate):
+            for plugin, role in ((step.transform, "type"), (step.predicate, "predicate")):
                 if plugin is not None and not is_without_content(plugin):
                     raise ConfigError(
                         f"{type(plugin).__name__} cannot be used: the connector returns the bytes of Kafka's records, which "
                         "have no fields any more. Only transforms and predicates that need no key, no value and no value of "
                         "a header can be: RegexRouter, TimestampRouter, DropHeaders, Filter; TopicNameMatches, HasHeaderKey, "
                         "RecordIsTombstone",
-                        name="transforms",
+                        name=f"transforms.{step.alias}.{role}" if step.alias else "transforms",
                     )
         unchanged = ByteArrayConverter()
         return replace(self, key_converter=unchanged, value_converter=unchanged)
 
     def without_transforms(self) -> Pipeline:
-        """The part that executors need."""
+        """The part of the pipeline that executors need."""
         return replace(self, transforms=()) if self.transforms else self
 
 

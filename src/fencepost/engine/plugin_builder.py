@@ -20,7 +20,7 @@ from fencepost.engine.plugin_counts import DetachedMetrics
 from fencepost.transforms.chain import Step
 
 NewPluginMetrics = Callable[[Mapping[str, str]], PluginMetrics]
-"""Returns the object with which a plugin adds metrics; its argument are labels beside connector and task."""
+"""Returns the object with which a plugin adds metrics. Its argument contains labels besides connector and task."""
 
 
 def _shown_nowhere(labels: Mapping[str, str]) -> PluginMetrics:
@@ -30,16 +30,16 @@ def _shown_nowhere(labels: Mapping[str, str]) -> PluginMetrics:
 
 @dataclass(frozen=True, slots=True)
 class PluginBuilder:
-    """Creates plugins from the modules that `sources` allow. Methods raise ConfigError that names the property.
+    """Creates plugins from the modules that `sources` allow. Its methods raise ConfigError that names the property.
 
-    `new_metrics` are for those that are Monitorable. By default nothing shows them.
+    `new_metrics` creates the metrics of plugins that are Monitorable. By default these metrics are not shown.
     """
 
     sources: PluginSources
     new_metrics: NewPluginMetrics = _shown_nowhere
 
     def converter(self, spec: PluginSpec, role: str, *, is_key: bool) -> Converter:
-        """Return the converter for a role, such as `key.converter`."""
+        """Return the converter for a role. The role is the name of a property, such as `key.converter`."""
         with _plugin(PluginKind.CONVERTER, role, f"{role}."):
             plugin: Converter = self._made(PluginKind.CONVERTER, spec, role)
             call_plugin(_configure(plugin), plugin.configure, spec.properties, is_key=is_key)
@@ -55,13 +55,13 @@ class PluginBuilder:
         return plugin
 
     def step(self, spec: TransformSpec) -> Step:
-        """Return a transform of a chain with its predicate."""
+        """Return a step of a chain: a transform with its predicate."""
         prefix = f"transforms.{spec.alias}."
         labels = {"transformation": spec.alias}
         transform = self._configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type", prefix, labels)
         if spec.predicate is None:
             return Step(transform, alias=spec.alias)
-        # Each transform has its own instance of a predicate that several name.
+        # If several transforms name the same predicate, each transform has its own instance of the predicate.
         labels["predicate"] = spec.predicate_alias
         predicate = self._configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate", prefix, labels)
         return Step(transform, predicate, spec.negate, spec.alias)
@@ -94,9 +94,11 @@ def _configure(plugin: object) -> str:
 
 @contextmanager
 def _plugin(kind: PluginKind, property_name: str, prefix: str) -> Iterator[None]:
-    """Convert a plugin's error to a ConfigError with the full name of the property; retriable errors are unchanged.
+    """Within this context, convert a plugin's error to a ConfigError with the full name of the property.
 
-    A plugin's own ConfigError names a property below `prefix`.
+    Retriable errors stay unchanged.
+
+    A plugin's own ConfigError names a property without `prefix`, which is added.
     """
     try:
         yield

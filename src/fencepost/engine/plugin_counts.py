@@ -1,11 +1,12 @@
-"""Counts of plugins on Spark's executors, on their way to the worker (KIP-877).
+"""The counts of plugins on Spark's executors, and how they get to the worker (KIP-877).
 
     worker    WorkerPluginMetrics ── pickled ──> DetachedMetrics, DetachedCounter    executor
                       ^                                        │ increment()
                       └── PluginCounts <── accumulator <───────┘
 
-An accumulator of Spark carries the counts. It passes on the counts of a task that ended well, before the task's job
-ends, and drops a failed task's counts. One accumulator serves all plugins of a worker: pyspark never forgets one.
+A Spark accumulator carries the counts. If a task succeeds, the accumulator passes on the task's counts before the
+task's job ends; the counts of a failed task are dropped. One accumulator serves all plugins of a worker, because
+pyspark never frees an accumulator.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST: Final = 100
-"""The number of metrics that a plugin may have."""
+"""The maximum number of metrics of a plugin."""
 
 Counts = dict[tuple[str, MetricName], float]
-"""Counted values, by plugin and counter."""
+"""Counts by plugin and counter."""
 
 _LONGEST_TEXT: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -39,10 +40,10 @@ _summing: Final = threading.Lock()
 
 
 class PluginCounts:
-    """Receives the counts of a worker's plugins from executors. Thread-safe."""
+    """Receives from executors the counts of a worker's plugins. Thread-safe."""
 
     def __init__(self, session: Callable[[], SparkSession], *, started: Callable[[], bool]) -> None:
-        """`session` returns the worker's session, and `started` whether there is one."""
+        """`session` returns the worker's session, and `started` returns whether there is a session."""
         self._session = session
         self._started = started
         self._lock = threading.Lock()
@@ -51,19 +52,22 @@ class PluginCounts:
         self._accumulator: Accumulator[Any] | None = None
 
     def register(self, receive: Callable[[MetricName, float], None]) -> str:
-        """Return a name for a plugin, whose counts `receive` gets on any thread. It must not raise."""
+        """Return a name for a plugin.
+
+        `receive` gets the plugin's counts, on any thread, and must not raise an error.
+        """
         owner = secrets.token_hex(8)
         with self._lock:
             self._receivers[owner] = receive
         return owner
 
     def forget(self, owner: str) -> None:
-        """Drop later counts of a plugin."""
+        """Drop all later counts of a plugin."""
         with self._lock:
             self._receivers.pop(owner, None)
 
     def receive(self, counts: Counts) -> None:
-        """Pass on counts from executors."""
+        """Pass counts from executors on to the plugins' receivers."""
         for (owner, metric), amount in counts.items():
             with self._lock:
                 receiver = self._receivers.get(owner)
@@ -71,7 +75,7 @@ class PluginCounts:
                 receiver(metric, amount)
 
     def accumulator(self) -> Accumulator[Any] | None:
-        """Return the accumulator that collects counts wherever it is pickled; None without Spark."""
+        """Return the accumulator, which can be pickled to executors; None if Spark has not started."""
         if not self._started():
             return None
         context = self._session().sparkContext
@@ -82,7 +86,10 @@ class PluginCounts:
 
 
 class _Summing:
-    """Implements pyspark's AccumulatorParam: a worker's value is a PluginCounts, a task's on an executor are Counts."""
+    """Implements pyspark's AccumulatorParam.
+
+    In the worker, the value is a PluginCounts. In a task on an executor, it is a Counts.
+    """
 
     def zero(self, value: PluginCounts | Counts) -> Counts:
         """Return the initial value of a task on an executor."""
@@ -90,7 +97,7 @@ class _Summing:
         return {}
 
     def addInPlace(self, value: PluginCounts | Counts, counts: Counts) -> PluginCounts | Counts:  # noqa: N802 - pyspark's
-        """Add counts."""
+        """Add counts to a value."""
         if isinstance(value, PluginCounts):
             value.receive(counts)
             return value
@@ -101,7 +108,7 @@ class _Summing:
 
 
 class DetachedCounter:
-    """Implements `fencepost.PluginCounter` where the metrics are not shown."""
+    """Implements `fencepost.PluginCounter` in places where metrics are not shown."""
 
     def __init__(self, name: MetricName, owner: str = "", accumulator: Accumulator[Any] | None = None) -> None:
         self.name = name
@@ -109,16 +116,16 @@ class DetachedCounter:
         self._accumulator = accumulator
 
     def increment(self, amount: float = 1) -> None:
-        """Add to the count in the worker, if the counter was pickled there."""
+        """Add to the worker's count, if this counter was pickled in the worker."""
         checked_amount(amount)
         if self._accumulator is not None:
             self._accumulator.add({(self._owner, self.name): amount})
 
 
 class DetachedMetrics:
-    """Implements `fencepost.PluginMetrics` where the metrics are not shown: on executors, and without a worker.
+    """Implements `fencepost.PluginMetrics` in places where metrics are not shown: on executors, and without a worker.
 
-    Counters count on to the worker whose metrics were pickled. The values of measurables here are not shown.
+    Counters add to the counts of the worker in which the metrics were pickled.
     """
 
     def __init__(self, owner: str = "", accumulator: Accumulator[Any] | None = None) -> None:
@@ -130,19 +137,19 @@ class DetachedMetrics:
     def add_metric(
         self, name: str, description: str, measurable: Callable[[], float], *, tags: Mapping[str, str] | None = None
     ) -> MetricName:
-        """Check the name as the worker does."""
+        """Check the metric's name as the worker does."""
         del measurable
         return self._add(name, description, tags)
 
     def add_counter(self, name: str, description: str, *, tags: Mapping[str, str] | None = None) -> DetachedCounter:
-        """Add a counter, which appears in the worker with its first count."""
+        """Add a counter. The worker shows the counter after its first count."""
         return DetachedCounter(self._add(name, description, tags), self._owner, self._accumulator)
 
     def add_collector(self, collect: Callable[[], Iterable[tuple[MetricName, float]]]) -> None:
-        """Do nothing: values that are asked for are not shown here."""
+        """Do nothing: the worker cannot request values from here."""
 
     def remove_metric(self, metric: MetricName) -> None:
-        """Let a metric be added again."""
+        """Remove a metric, so that it can be added again."""
         with self._lock:
             self._added.discard(identity(metric))
 
@@ -158,12 +165,12 @@ class DetachedMetrics:
 
 
 def identity(metric: MetricName) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the identity of a plugin's metrics."""
+    """Return the values that distinguish a plugin's metrics from each other."""
     return metric.name, metric.tags
 
 
 def check_addition(added: MetricName, known: Mapping[Any, Any] | set[Any]) -> None:
-    """Raise ValueError if a plugin that has the `known` metrics may not add one."""
+    """Raise ValueError if a plugin with the `known` metrics may not add this metric."""
     if identity(added) in known:
         raise ValueError(
             f"The metric {added.name} with these tags was added already: remove it first, or use other tags"
@@ -173,14 +180,14 @@ def check_addition(added: MetricName, known: Mapping[Any, Any] | set[Any]) -> No
 
 
 def checked_amount(amount: float) -> float:
-    """Return an amount that a counter may be raised by. Raises ValueError for another one."""
+    """Return `amount`. Raises ValueError if a counter cannot be increased by it."""
     if not amount >= 0:
         raise ValueError(f"A counter cannot be raised by {amount}: give a number from 0 on")
     return amount
 
 
 def collected_name(metric: MetricName) -> MetricName:
-    """Return the displayed name of a metric that another program named."""
+    """Return the displayed name of a metric whose name comes from another program."""
     tags = {_OTHERS.sub("_", tag): SECRETS.hidden(text)[:_LONGEST_TEXT] for tag, text in metric.tags}
     plain = _OTHERS.sub("_", metric.name)[:_LONGEST_TEXT].removesuffix("_total")
     return MetricName(plain, SECRETS.hidden(metric.description)[:_LONGEST_TEXT], tuple(sorted(tags.items())))
@@ -189,9 +196,9 @@ def collected_name(metric: MetricName) -> MetricName:
 def metric_name(
     name: str, description: str, tags: Mapping[str, str] | None, labels: Mapping[str, str] | None = None
 ) -> MetricName:
-    """Return the displayed name of a metric. Raises ValueError for a name or tag that cannot be.
+    """Return the displayed name of a metric. Raises ValueError for an invalid name or tag.
 
-    `labels` are the worker's labels for the plugin, beside the connector and the task.
+    `labels` are the worker's labels for the plugin besides connector and task.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"The name {name!r} of a metric is invalid: use 1 to 100 letters, digits, '_', '-' and '.'")

@@ -1,9 +1,9 @@
-"""Lets the converters decide how the rows of a batch are written, before the transaction that they are written in begins.
+"""Before a batch's transaction begins, lets the converters decide how to write its rows.
 
     worker, or driver of a sink   topics and types of the batch -> prepare() of each converter -> begin
     executors                     from_connect_data() of the pickled converters
 
-Topics are looked up only for converters that decide anything.
+The topics of rows are determined only if a converter makes such decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.engine.pipeline import Pipeline
 
 
 def has_decisions(pipeline: Pipeline) -> bool:
-    """Whether a converter of the pipeline decides anything."""
+    """Whether a converter of the pipeline overrides `prepare`."""
     converters: tuple[Converter | HeaderConverter, ...] = (
         pipeline.key_converter, pipeline.value_converter, pipeline.header_converter,
     )  # fmt: skip
@@ -32,7 +32,7 @@ def has_decisions(pipeline: Pipeline) -> bool:
 
 
 def prepare_topics(pipeline: Pipeline, topics: Iterable[str], types: ColumnTypes) -> None:
-    """Prepare the converters for rows of these types. Raises their errors, and PreparationWaitsError."""
+    """Prepare the converters for rows of these types. Raises the converters' errors, and PreparationWaitsError."""
     for topic in topics:
         if types.has_headers and not types.raw_headers:
             _prepare(pipeline.header_converter, topic, types.header)
@@ -42,7 +42,7 @@ def prepare_topics(pipeline: Pipeline, topics: Iterable[str], types: ColumnTypes
 
 
 def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns: Iterable[pa.RecordBatch]) -> None:
-    """Prepare the converters for rows of a topic, as `prepare_topics`, except for columns that are all null."""
+    """Prepare the converters for rows of a topic, as `prepare_topics` does, but not for columns that are all null."""
     columns = list(columns)
 
     def has_any(name: str) -> bool:
@@ -59,7 +59,7 @@ def prepare_columns(pipeline: Pipeline, topic: str, types: ColumnTypes, columns:
 
 
 def _value_types(columns: Iterable[pa.RecordBatch], types: ColumnTypes, topic: str) -> Iterator[t.DataType | None]:
-    """The types of a topic's values, which differ in the name and version of their schema alone."""
+    """Return the types of a topic's values, one for each name and version of a schema."""
     if IDENTITY not in {name for batch in columns for name in batch.schema.names}:
         yield types.value
         return
@@ -71,12 +71,15 @@ def _value_types(columns: Iterable[pa.RecordBatch], types: ColumnTypes, topic: s
 
 
 def prepare_headers(pipeline: Pipeline, topic: str) -> None:
-    """Prepare the header converter for headers without a schema. Raises as `prepare_topics`."""
+    """Prepare the header converter for headers without a schema. Raises the same errors as `prepare_topics`."""
     _prepare(pipeline.header_converter, topic, None)
 
 
 def topics_in(batches: Iterable[pa.RecordBatch], default: str | None) -> list[str]:
-    """The topics that rows name, in order; `default` is for rows that name none, which are left out without one."""
+    """The topics that rows name, in order.
+
+    A row without a topic has the topic `default`; if that is None, it is left out.
+    """
     found: dict[str | None, None] = {}
     for batch in batches:
         found |= dict.fromkeys(batch["topic"].unique().to_pylist())

@@ -1,4 +1,4 @@
-"""Reads ahead on a thread, so that a source's reading overlaps with converting and sending."""
+"""Reads ahead on a thread, so that reading from a source overlaps with converting and sending."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 DEPTH: Final = 2
-"""The number of items to read ahead. Limits the memory: batches of a file reader are one to four megabytes."""
+"""The number of items to read ahead. It limits the memory: batches of a file reader have one to four megabytes."""
 
 
 class _End:
-    """Comes after the last item in the queue, with the error that ended the reading, if any."""
+    """The item after the last one in the queue. It contains the error that ended the reading, if there was one."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
 def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Iterator[T]:
-    """Yield `items`, of which up to `depth` are read in advance. Raises the errors of their iterator."""
+    """Yield `items`, of which up to `depth` items are read in advance. Raises the errors of the iterator."""
     ready: queue.Queue[T | _End] = queue.Queue(depth)
     abandoned = threading.Event()
 
@@ -51,7 +51,10 @@ def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Iterator[T]:
 
 
 def _offer(ready: queue.Queue[T | _End], item: T | _End, abandoned: threading.Event) -> bool:
-    """Put an item in the queue, unless the consumer has stopped: a full queue is polled."""
+    """Put an item into the queue, unless the consumer has stopped.
+
+    While the queue is full, the function checks repeatedly whether the consumer has stopped.
+    """
     while not abandoned.is_set():
         try:
             ready.put(item, timeout=0.1)

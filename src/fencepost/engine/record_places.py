@@ -1,7 +1,8 @@
-"""Checks what a row says of its place in Kafka before it is converted: its topic, partition and time; and its headers' names.
+"""Checks a row's topic, partition and timestamp, and the names of its headers, before the row is converted.
 
-What no record can have is an error of the row, which `errors.tolerance` may skip. Sent to Kafka, it would fail the
-whole transaction. So Connect skips such records only where its producer has no transactions (KIP-779).
+If a record cannot have one of these values, that is an error of the row, which `errors.tolerance` may skip. If the
+record were sent to Kafka, it would fail the whole transaction. That is why Connect skips such records only if its
+producer has no transactions (KIP-779).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HIGHEST_PARTITION: Final = 2**31 - 1
 
 
 def check_places(topic: str, rows: pa.RecordBatch, types: ColumnTypes) -> None:
-    """Check rows of one topic. Raises DataError for what no record can have, AllRowsRefusedError for the topic."""
+    """Check rows of one topic. Raises DataError for invalid values, and AllRowsRefusedError for an invalid topic."""
     if not is_topic_name(topic):
         raise AllRowsRefusedError(DataError(f"A record is for the topic {topic!r}, and {RULE}"))
     if types.has_timestamp:
@@ -33,7 +34,7 @@ def check_places(topic: str, rows: pa.RecordBatch, types: ColumnTypes) -> None:
 
 
 def partitions(topic: str, given: pa.Array) -> pa.Array:
-    """Return partitions as int32. Raises DataError for a number that no partition has."""
+    """Return partitions as int32. Raises DataError for a number that no partition can have."""
     for bound in pc.min_max(given).as_py().values():
         if bound is not None and not 0 <= bound <= _HIGHEST_PARTITION:
             raise DataError(
@@ -44,9 +45,10 @@ def partitions(topic: str, given: pa.Array) -> pa.Array:
 
 
 def timestamps(topic: str, given: pa.Array) -> pa.Array:
-    """Return timestamps in milliseconds. Raises DataError for a negative one, as Spark's own sink does.
+    """Return timestamps in milliseconds. Raises DataError for a negative timestamp.
 
-    Brokers would take it, and clients that process the record fail; -1 would be Kafka's number for no timestamp.
+    Spark's own Kafka sink refuses negative timestamps, too. Brokers would accept them, but clients would fail to
+    process the record. In Kafka, -1 means that there is no timestamp.
     """
     found = normalize_timestamp(given)
     least = pc.min(found).as_py()

@@ -1,4 +1,7 @@
-"""Records that a reader, transform or converter refused, for logging and counting. Plain data, picklable."""
+"""Records that a reader, transform or converter refused, for logging and counting.
+
+Refused records are plain data, and picklable.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Stage(StrEnum):
-    """A stage of a record's processing, under Connect's names."""
+    """A stage in the processing of a record. The names are Connect's."""
 
     TASK_POLL = "TASK_POLL"
     TRANSFORMATION = "TRANSFORMATION"
@@ -28,8 +31,8 @@ class Stage(StrEnum):
 class RefusedRecord:
     """A refused record, as text.
 
-    `topic` is None if unknown; `origin` has the source partition and offset, if known; `content` shows the record, if
-    that is allowed. `row` is the number of the row to show instead, if the worker has yet to look that row up.
+    `topic` is None if it is unknown. `origin` has the source partition and offset, if known. `content` shows the
+    record, if that is allowed. `row` is the number of the row to show, if the worker still has to look it up.
     """
 
     stage: Stage
@@ -41,7 +44,7 @@ class RefusedRecord:
     row: int | None = None
 
     def with_content(self, content: object) -> RefusedRecord:
-        """Return this with another record to show."""
+        """Return this refused record with `content` as its text."""
         return replace(self, content=repr(content), row=None)
 
     def __str__(self) -> str:
@@ -51,9 +54,10 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The errors of records; `listed` are the refused ones to log.
+    """The numbers of errors of records. `listed` are the refused records to log.
 
-    `causes` are the causes of the skipped ones, each once, and the first two alone: that tells one from several.
+    `causes` are the distinct causes of skipped records. At most two are kept, which is enough to know if there are
+    several.
     """
 
     counts: ErrorCounts = field(default_factory=ErrorCounts)
@@ -61,18 +65,18 @@ class Tally:
     causes: tuple[str, ...] = ()
 
     def plus(self, counts: ErrorCounts, *listed: RefusedRecord, causes: Iterable[str] = ()) -> Tally:
-        """Return this with more counts, more records to log, and more causes."""
+        """Return this tally with the given counts, records to log, and causes added."""
         distinct = dict.fromkeys((*self.causes, *causes))
         return Tally(self.counts + counts, (*self.listed, *listed), tuple(distinct)[:2])
 
     @property
     def only_cause(self) -> str | None:
-        """The cause of all skipped records; None if there are several, or no such records."""
+        """The cause of all skipped records; None if there are several causes, or no skipped records."""
         return self.causes[0] if len(self.causes) == 1 else None
 
 
 def log_refused(tally: Tally, whose: str) -> None:
-    """Log the refused records in a tally, and the number of further skipped ones. `whose` begins each message."""
+    """Log a tally's listed records, and the number of other skipped records. Each message begins with `whose`."""
     for refused in tally.listed:
         shown = "" if refused.content is None else f" The record: {refused.content}"
         _log.error("%s: %s%s", whose, refused, shown)

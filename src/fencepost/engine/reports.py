@@ -1,16 +1,16 @@
-"""Messages from Spark's executors to the worker: writers' reports and failures, as JSON of a closed set of classes.
+"""Messages from Spark's executors to the worker: reports and failures of writers, as JSON of a closed set of classes.
 
-Executors send text, and text may quote data of any source. For any input, reading gives one of the classes below with
-strings and numbers as attributes: nothing is looked up by name, imported or unpickled.
+Executors send text, and text may quote data from any source. So reading is safe for any text: it creates only the
+classes below, with strings and numbers as attributes, and imports or unpickles nothing.
 
     Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...],
                       "tally": ..., "partitions": {topic: number},
                       "letters": [[value, key, [[name, text], ...]], ...]}    value and key in base64, or null; the
-                                                                              whole list compressed, in base64
+                                                                              whole list is compressed, in base64
     Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...], "causes": [...]}
     FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
 
-A failure of a class that is not listed is sent as its nearest listed base class.
+A failure whose class is not listed is sent as its nearest listed base class.
 """
 
 from __future__ import annotations
@@ -78,23 +78,26 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     spark.RetriableJobError: (),
     spark.PreparationWaitsError: (),
 }
-"""The classes of failures that can be sent, and their attributes: strings, integers or None, and a Tally."""
+"""The classes of failures that can be sent, with the names of their attributes.
+
+The attribute `tally` is a Tally. Each other attribute is a string, an integer or None.
+"""
 
 LETTERS: Final = 10_000
-"""The maximum number of dead letters in one text."""
+"""The maximum number of dead letters in one report text."""
 
 LETTER_BYTES: Final = 8 * 1024 * 1024
-"""The size of the dead letters in one text, which a single one may exceed."""
+"""The maximum size in bytes of the dead letters in one report text. A single dead letter may be larger."""
 
 _CLASSES: Final = {kind.__name__: kind for kind in ATTRIBUTES}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The acknowledgements of a part of a batch, and the errors of its skipped records, with their dead letters.
+    """The acknowledgements for a part of a batch, and the errors and dead letters of the part's skipped records.
 
-    A part that only converts has no acknowledgements. `partitions` are the numbers of partitions that it requested, by
-    topic.
+    A stage that only converts records has no acknowledgements. `partitions` has the numbers of partitions that the
+    stage requested, by topic.
     """
 
     acks: Sequence[Ack] = ()
@@ -103,7 +106,10 @@ class Report:
     letters: Sequence[DeadLetter] = ()
 
     def pieces(self) -> list[Report]:
-        """Return this as reports with at most LETTERS and LETTER_BYTES of dead letters: a text in Spark has a limit."""
+        """Return this report as several, each with at most LETTERS and LETTER_BYTES of dead letters.
+
+        The reason is that a text in Spark has a maximum size.
+        """
         runs: list[list[DeadLetter]] = [[]]
         size = 0
         for letter in self.letters:
@@ -116,7 +122,7 @@ class Report:
 
 
 def report_text(report: Report | FencepostError) -> str:
-    """The text of a report or failure."""
+    """The text form of a report or failure."""
     if isinstance(report, FencepostError):
         return _text(_failure_to_json(report))
     acks = [astuple(ack) for ack in report.acks]
@@ -125,22 +131,25 @@ def report_text(report: Report | FencepostError) -> str:
 
 
 def read_reports(texts: Iterable[str]) -> list[Report]:
-    """The reports of the parts of a batch.
+    """The reports from the parts of a batch.
 
-    Raises the first failure, if any part failed, and SparkJobError for an invalid report.
+    If a part failed, raises the first failure. Raises SparkJobError for an invalid report.
     """
     return [_read_report(text) for text in texts]
 
 
 def new_mark() -> str:
-    """A random text that data cannot contain, which identifies the failures of the job's own stages."""
+    """Return a random text, which data cannot contain.
+
+    In Spark's messages, it precedes the failures of a job's stages.
+    """
     return secrets.token_hex(16)
 
 
 class CarriedFailureError(Exception):
-    """Carries a FencepostError out of a stage that cannot return rows for it; `carried_failure` extracts it.
+    """Carries a FencepostError out of a stage that cannot return the error in its rows. `carried_failure` extracts it.
 
-    Only the text of a Python exception reaches the driver, so the error is in the text, after the `mark` of this job.
+    Only the text of a Python exception reaches the driver. So the text has the job's `mark`, and after it the error.
     """
 
     def __init__(self, failure: FencepostError, mark: str) -> None:
@@ -149,7 +158,7 @@ class CarriedFailureError(Exception):
 
 
 def carried_failure(error: BaseException, mark: str) -> FencepostError | None:
-    """Return the failure that an executor sent in a Spark error, None if nothing follows `mark`."""
+    """Return the failure that an executor sent within a Spark error, None if nothing follows `mark`."""
     match = re.search(rf"fencepost-failure:{mark}:([A-Za-z0-9+/=]+):", str(error))
     if match is None:
         return None
@@ -162,7 +171,10 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _packed(letters: Sequence[Any]) -> str:
-    """Compress dead letters, which are much alike: the driver gets all of a batch's at once."""
+    """Compress dead letters.
+
+    Letters are similar to each other, and the driver gets the letters of a whole batch at once.
+    """
     return base64.b64encode(zlib.compress(json.dumps(letters, separators=(",", ":")).encode(), 1)).decode()
 
 
@@ -230,7 +242,7 @@ def _failure_to_json(failure: FencepostError) -> dict[str, Any]:
 
 def _failure_from_json(found: Mapping[str, Any]) -> FencepostError:
     kind = _CLASSES[found["class"]]
-    # The __init__ of each class creates the message again from its attributes.
+    # The message is not passed: the __init__ of each class creates it again from the attributes.
     failure = kind.__new__(kind, _typed(found["message"], str))
     for name in ATTRIBUTES[kind]:
         value = found["attributes"][name]

@@ -1,4 +1,4 @@
-"""The pauses before a stage is tried again (KIP-298). Pure."""
+"""The pauses before a stage is retried (KIP-298). Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FIRST_DELAY_S: Final = 0.3
 
 
 class Retries:
-    """The pauses between retries: 0.3 s, doubled up to a maximum, until a time-out.
+    """The pauses between retries: 0.3 s at first, doubled each time up to a maximum, until a time-out.
 
-    The time begins with the first failure and is not reset. `clock` returns seconds.
+    The time-out begins with the first failure and is never reset. `clock` returns seconds.
     """
 
     def __init__(self, timeout_ms: int, longest_ms: int, clock: Callable[[], float]) -> None:
@@ -24,7 +24,7 @@ class Retries:
         self._delay_s = min(FIRST_DELAY_S, self._longest_s)
 
     def next_pause(self) -> float | None:
-        """Return the seconds to wait before the next attempt, None for no attempt."""
+        """Return the number of seconds to wait before the next attempt, None if there is no further attempt."""
         if self._timeout_ms == 0:
             return None
         pause, self._delay_s = self._delay_s, min(2 * self._delay_s, self._longest_s)

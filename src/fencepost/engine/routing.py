@@ -1,11 +1,11 @@
-"""Determines the topic partition of each record, and the writer of each topic partition; keeps where records went.
+"""Determines the topic partition of each record, and the writer of each topic partition. Collects records' metadata.
 
-In one job only one writer writes a topic partition, so that its sequence numbers are contiguous. Of n writers, number i
-owns the partitions p of each topic with p % n == i.
+In one job only one writer writes to a topic partition, so that its sequence numbers are contiguous. Of n writers,
+number i owns the partitions p of each topic with p % n == i. After a shuffle, `writer_of` decides instead.
 
-A record with a partition goes there; else one with a key goes to the partition of Kafka's default partitioner
-(https://kafka.apache.org/documentation/#producerconfigs_partitioner.class); else it goes to any partition that the
-writer owns: runs of records as long as a record batch, one partition after the other.
+If a record defines its partition, it goes there. Else, if it has a key, it goes to the partition that Kafka's default
+partitioner chooses (https://kafka.apache.org/documentation/#producerconfigs_partitioner.class). Else it goes to any
+partition that the writer owns: runs of such records, as long as a record batch, go to one partition after the other.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ from fencepost.kafka.producer.transaction import TopicPartition
 from fencepost.kafka.records.columns import Records
 
 ANY: Final = -1
-"""Means that the record does not define its partition."""
+"""A partition number for records that do not define their partition."""
 
 _DROPPED: Final = -1
 
 
 class MissingPartitionError(DataError):
-    """A record is for a partition that its topic does not have. `row` is its position among the routed rows."""
+    """A record is for a partition that its topic does not have.
+
+    `row` is the record's position among the routed rows.
+    """
 
     row: int = 0
 
 
 class Routed(NamedTuple):
-    """Records of one topic partition. `rows` are their positions among the routed rows, None for all."""
+    """Records for one topic partition. `rows` are their positions among the routed rows, None if these are all rows."""
 
     topic: str
     partition: int
@@ -52,62 +55,66 @@ class Routed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Writer `index` of `writers`."""
+    """The writer with number `index` among `writers` writers."""
 
     index: int = 0
     writers: int = 1
 
     def partitions(self, count: int) -> range:
-        """The partitions of this writer, for a topic with `count` partitions."""
+        """The partitions that this writer owns, for a topic with `count` partitions."""
         return range(self.index, count, self.writers)
 
 
 def writer_count(*, parallelism: int, partitions: int, splits: int | None = None) -> int:
-    """The number of writers of a job: at most as many as can run at once and as have work; at least one."""
+    """The number of writers of a job: the smallest of parallelism, partitions and splits, but at least one."""
     return max(1, min(parallelism, partitions, parallelism if splits is None else splits))
 
 
 def contiguous_run(count: int, run: int, runs: int) -> range:
-    """One of `runs` parts of `count` splits: the parts in order are all splits in order."""
+    """The splits of run number `run`, if `count` splits are divided into `runs` runs of neighbouring splits."""
     return range(count * run // runs, count * (run + 1) // runs)
 
 
 def writer_of(topic: str, partitions: np.ndarray, writers: int) -> np.ndarray:
-    """The writer of each partition if a job writes several topics: their first partitions are spread."""
+    """Return the writer of each partition after a shuffle. A topic's hash selects the writer of its partition 0."""
     return ((zlib.crc32(topic.encode()) + partitions.astype(np.int64)) % writers).astype(np.int32)
 
 
 class PartitionCounts:
-    """The numbers of partitions of topics, the same for all parts of a batch.
+    """The numbers of partitions of topics. They are the same for all parts of a batch.
 
-    Each process learns of a topic's growth at its own time, and a key's partition depends on the number. So the worker
-    passes on the numbers that it knows; `ask` requests others, and keeps them in `asked` for the worker to compare. The
-    same applies to a topic that has fewer partitions than a record names: `ask_again` requests its present number.
+    Each process learns about a topic's growth at another time, and a key's partition depends on the number of
+    partitions. So the worker passes on the numbers that it knows. `ask` requests other numbers; these are kept in
+    `requested_counts`, so that the worker can compare them. The same applies if a record names a partition that its
+    topic seems not to have: `ask_again` requests the topic's present number of partitions.
     """
 
     def __init__(
         self, known: Mapping[str, int], ask: Callable[[str], int], ask_again: Callable[[str, int], int]
     ) -> None:
-        self.asked: dict[str, int] = {}
+        self.requested_counts: dict[str, int] = {}
         self._known = known
         self._ask = ask
         self._ask_again = ask_again
 
     def __call__(self, topic: str) -> int:
-        """Return the number of a topic's partitions. Raises the errors of `ask`."""
-        count = self.asked.get(topic, self._known.get(topic))
+        """Return the number of partitions of a topic. Raises the errors of `ask`."""
+        count = self.requested_counts.get(topic, self._known.get(topic))
         if count is None:
-            count = self.asked[topic] = self._ask(topic)
+            count = self.requested_counts[topic] = self._ask(topic)
         return count
 
     def beyond(self, topic: str, partition: int) -> int:
-        """Return the number for a partition that the topic seems not to have. Raises the errors of `ask_again`."""
-        count = self.asked[topic] = self._ask_again(topic, partition)
+        """Return the present number of partitions if a topic seems not to have `partition`.
+
+        Raises the errors of `ask_again`.
+        """
+        count = self.requested_counts[topic] = self._ask_again(topic, partition)
         return count
 
 
 def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Merge the numbers of partitions that parts of a batch used. Raises TransactionAbortableError if they differ."""
+    """Merge the numbers of partitions that parts of a batch used. Raises TransactionAbortableError if these differ."""
     found: dict[str, int] = {}
     for part in counts:
         for topic, count in part.items():
@@ -120,12 +127,14 @@ def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 class Router:
-    """Routes the records of one batch. Tracks the current run of records without key and partition.
+    """Routes the records of one batch.
 
-    `partition_count` returns the number of a topic's partitions, and `beyond` the same if a record names a higher one:
-    the topic may have grown. `run_bytes` is the size of a run; `start` shifts the partition of the first run, so that
-    small batches do not all go to the same one. A topic may grow meanwhile, but not between records with keys: `route`
-    and `targets` raise TransactionAbortableError then, as `agreed` does.
+    Keeps the current run: consecutive records without key and partition, which go to one partition.
+
+    `partition_count` returns a topic's number of partitions. `beyond` returns it again if a record names a higher
+    partition, because the topic may have grown. `run_bytes` is the size of a run. `start` shifts the partition of the
+    first run, so that small batches do not all go to the same partition. If a topic grows between two records with
+    keys, `route` and `targets` raise TransactionAbortableError, as `agreed` does.
     """
 
     def __init__(
@@ -146,10 +155,10 @@ class Router:
         self._keyed_among: dict[str, int] = {}
 
     def route(self, converted: Converted) -> Iterator[Routed]:
-        """Split records by topic partition; the order within a partition is kept.
+        """Split records by topic partition. The order within a partition is kept.
 
-        Raises MissingPartitionError for a partition that the topic does not have, TransactionAbortableError where the topic lost
-        all partitions that the writer owns.
+        Raises MissingPartitionError for a partition that the topic does not have, and TransactionAbortableError if the
+        topic no longer has any partition that the writer owns.
         """
         topic, records = converted.topic, converted.records
         count = self._count(converted)
@@ -186,7 +195,7 @@ class Router:
     def _run(self, topic: str, count: int, records: Records) -> int:
         owned = self._ownership.partitions(count)
         if not owned:
-            # Another broker knows less of the topic than the one that the job was planned with.
+            # The topic had more partitions when the job was planned. The broker that answered now has older metadata.
             raise TransactionAbortableError(
                 f"Topic {topic} has {count} partitions, fewer than when its {self._ownership.writers} writers were "
                 "planned: the records are sent again in a new transaction"
@@ -198,7 +207,7 @@ class Router:
 
 
 def resolve(converted: Converted, count: int) -> np.ndarray | None:
-    """The partition of each record, ANY if the record does not define it; None if no record does."""
+    """The partition of each record, ANY for a record that does not define it; None if no record defines it."""
     keys, explicit = converted.records.key, converted.partition
     has_keys = keys is not None and keys.null_count < len(keys)
     has_partitions = explicit is not None and explicit.null_count < len(explicit)
@@ -234,7 +243,7 @@ def _check_partitions(topic: str, explicit: pa.Array, count: int) -> None:
 
 
 def split(topic: str, records: Records, targets: np.ndarray) -> Iterator[Routed]:
-    """Split records by their target partition, keeping their order within each."""
+    """Split records by their target partition, and keep their order within each partition."""
     first = int(targets[0])
     if (targets == first).all():
         yield Routed(topic, first, records, None)
@@ -248,10 +257,10 @@ def split(topic: str, records: Records, targets: np.ndarray) -> Iterator[Routed]
 
 
 class PolledMetadata(Sequence[RecordMetadata | None]):
-    """The metadata of each record of a polled batch; None for one that a transform dropped. Kept as columns."""
+    """The metadata of each record of a polled batch; None for a dropped record. The metadata is stored as columns."""
 
     def __init__(self, count: int) -> None:
-        """`count` includes dropped records."""
+        """`count` is the number of records, including dropped ones."""
         self._sent: defaultdict[TopicPartition, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
         self._targets: list[TopicPartition] = []
         self._target = np.full(count, _DROPPED, dtype=np.int32)
@@ -259,12 +268,12 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._timestamp = np.full(count, -1, dtype=np.int64)
 
     def sent(self, part: Converted, routed: Routed) -> None:
-        """Record that rows of a part of the batch were given to the writer."""
+        """Note the rows that were passed to the writer for one topic partition."""
         rows = part.last_positions if routed.rows is None else part.last_positions[routed.rows]
         self._sent[routed.topic, routed.partition].append((rows, _times(routed.records)))
 
     def acknowledged(self, acks: Sequence[Ack]) -> None:
-        """Record that all records that were sent are written, as in `acks`."""
+        """Set the metadata of all sent records, from the acknowledgements."""
         by_target: defaultdict[TopicPartition, list[Ack]] = defaultdict(list)
         for ack in acks:
             by_target[ack.topic, ack.partition].append(ack)
@@ -274,9 +283,11 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._sent.clear()
 
     def _place(self, target: TopicPartition, rows: np.ndarray, acks: Sequence[Ack], times: np.ndarray) -> None:
-        """Set the metadata of `rows`, which were written in order to one partition; `times` is -1 if unset.
+        """Set the metadata of `rows`, which were written in this order to one partition.
 
-        A row of -1 is not the last one of its record, and passed over.
+        `times` is -1 for an unset timestamp.
+
+        The number -1 in `rows` stands for a row that is not the last row of its record. Such a row is skipped.
         """
         counts = np.array([ack.count for ack in acks])
         bases = np.repeat(np.array([ack.base_offset for ack in acks]), counts)
@@ -289,7 +300,7 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._targets.append(target)
 
     def columns(self) -> pa.RecordBatch:
-        """Return the metadata as the columns `topic`, `partition`, `offset` and `timestamp`, null for what was dropped."""
+        """Return the metadata as columns `topic`, `partition`, `offset` and `timestamp`, null for dropped records."""
         dropped = self._target == _DROPPED
         targets = pa.array(self._target, mask=dropped)
         topics, partitions = zip(*self._targets, strict=True) if self._targets else ((), ())

@@ -1,4 +1,7 @@
-"""Says where in its source a refused row is. Its splits are read again for that, so only the row that fails a task is looked for."""
+"""Finds the place of a refused row in its source.
+
+The search reads the splits again, so it is done only for a row that fails a task.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def origin_in_splits(reader: ArrowReader, splits: Sequence[Any], row: int) -> str:
-    """Return a sentence on the row with a number, from 0, among the rows of some splits; nothing if it is not found."""
+    """Return a sentence about a row, by its number from 0 among all rows of the splits; empty if it is not found."""
     try:
         for split in splits:
             count = sum(part.num_rows for part in reader.read(split))
@@ -25,7 +28,7 @@ def origin_in_splits(reader: ArrowReader, splits: Sequence[Any], row: int) -> st
 
 
 def origin_in_split(reader: ArrowReader, split: Any, row: int) -> str:
-    """Return a sentence on the row with a number, from 0, in a split; nothing if the reader does not know."""
+    """Return a sentence about a row of a split, by its number from 0; empty if the reader does not know it."""
     place = getattr(reader, "place", None)
     if place is None:
         return ""

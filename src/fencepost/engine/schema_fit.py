@@ -1,4 +1,4 @@
-"""Checks values of polled records against their schemas, where Arrow would drop or change them silently. Pure."""
+"""Refuses values of polled records that Arrow would silently drop or change to fit their schemas. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _has_struct(schema: t.DataType) -> bool:
 
 
 def check_kept(values: Iterable[Any], schema: t.DataType, where: str) -> None:
-    """Refuse values that Arrow would change silently: see `_LOST`."""
+    """Refuse values that Arrow would silently change. `_LOST` has the types."""
     if type(schema) in _LOST:
         lost, advice = _LOST[type(schema)]
         for value in values:
@@ -68,24 +68,34 @@ def _is_fraction(value: Any) -> bool:
 
 
 def _is_beyond_float(value: Any) -> bool:
-    # Halfway between the largest FLOAT and the next power of two.
+    # Numbers from here on round to infinity: the middle between the largest FLOAT and 2 to the power of 128.
     return isinstance(value, float | np.floating) and 2.0**128 - 2.0**103 <= abs(float(value)) < math.inf
 
 
-def _is_not_midnight(value: Any) -> bool:
-    return isinstance(value, datetime) and value.time() != time()
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating)
+
+
+def _is_no_date(value: Any) -> bool:
+    return _is_number(value) or (isinstance(value, datetime) and value.time() != time())
 
 
 _WHOLE: Final = (_is_fraction, "round it")
+_MOMENT: Final = (_is_number, "give a datetime, as its unit is not known, or make it a BIGINT")
 _LOST: Final[dict[type[t.DataType], tuple[Callable[[Any], bool], str]]] = {
     t.ByteType: _WHOLE,
     t.ShortType: _WHOLE,
     t.IntegerType: _WHOLE,
     t.LongType: _WHOLE,
     t.FloatType: (_is_beyond_float, "make it a DOUBLE"),
-    t.DateType: (_is_not_midnight, "give a date, or make it a TIMESTAMP"),
+    t.DateType: (_is_no_date, "give a date, or make it a TIMESTAMP"),
+    t.TimestampType: _MOMENT,
+    t.TimestampNTZType: _MOMENT,
 }
-"""Types that Arrow would convert wrongly: it cuts fractions and times of day, and makes large numbers infinite."""
+"""Types to which Arrow converts wrongly: it cuts off fractions and times of day, and makes large numbers infinite.
+
+It takes a number for days or microseconds, where others mean seconds or milliseconds.
+"""
 
 
 def _member(value: Any, name: str, position: int) -> Any:

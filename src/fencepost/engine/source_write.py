@@ -31,36 +31,36 @@ from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordsAlong
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
-"""The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
+"""Up to this size, the worker itself reads and writes a batch: that is faster than starting a Spark job."""
 
 SMALL_TRANSFORMED_BATCH: Final = 2 * 1024 * 1024
-"""The size up to which the worker reads a batch itself if Spark's optimizer changes its rows, in the driver without a job."""
+"""Up to this size, the worker itself reads a batch whose rows Spark transforms, in the driver without a job."""
 
 TINY_BATCH: Final = 512 * 1024
-"""The size up to which a batch is read on the task's own thread.
+"""Up to this size, a batch is read on the task's own thread.
 
-Another thread costs a millisecond, and has nothing to do while the only block is written.
+A second thread would cost a millisecond, and with a single block it could not read ahead.
 """
 
 JOINED_BYTES: Final = 64 * 1024
-"""The size up to which small batches of rows are joined: a batch of its own costs as much as some hundred more rows."""
+"""Small batches of rows are joined up to this size, because each batch costs as much as some hundred rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceWrite:
-    """The write of one `batch`. `spark_ready` says whether Spark can write a batch of some bytes without a wait.
+    """The write of one `batch`. `spark_ready` says whether Spark can write a batch of a given size without waiting.
 
-    `along` goes with the rows if the worker writes them, and if there are any.
+    `extra_records` is sent together with the rows, if the worker writes at least one row.
     """
 
     write: BatchWrite
     batch: SourceBatch
     spark_ready: Callable[[int], bool]
     own_writes: OwnWrites
-    along: RecordsAlong | None = None
+    extra_records: RecordsAlong | None = None
 
     def prepared(self) -> Callable[[WriteSpec], list[Ack]]:
-        """Do everything that is possible before a transaction begins. Return the function that writes the rows into it."""
+        """Do the work that needs no transaction. Return the function that writes the rows into the transaction."""
         transformed = self._transformed_rows()
         if transformed is not None:
             return partial(self._write_transformed, transformed)
@@ -92,12 +92,12 @@ class SourceWrite:
         prepare_batch(session, self.batch, self.write.pipeline, partial(self.write.running, session, mark), mark)
 
     def _source_batch(self, spec: WriteSpec) -> list[Ack]:
-        """Write the rows, from the worker if they are few and need no Spark, or if Spark has not started yet."""
+        """Write the rows. The worker writes them if they are few and need no Spark, or if Spark has not started yet."""
         batch = self.batch
         if batch.columns is not None:
             return self._by_worker(GivenRows(), raw_types(batch.columns.schema), [batch.columns], spec)
         if batch.reader is None and batch.dataframe is None:
-            # Offsets alone do not need Spark, whatever the transforms are.
+            # A batch without rows, which has only offsets, needs no Spark, whatever the transforms are.
             return []
         if batch.reader is None or not self.write.only_functions or batch.bytes is None:
             return self._by_spark(spec)
@@ -119,13 +119,13 @@ class SourceWrite:
     def _by_worker(
         self, source: StageSource, types: ColumnTypes, rows: Iterable[pa.RecordBatch], spec: WriteSpec
     ) -> list[Ack]:
-        stage = WriteStage(spec, source, types, along=self.along)
+        stage = WriteStage(spec, source, types, extra_records=self.extra_records)
         with closing(self.write.producer.writer()) as writer:
             return list(stage.write(rows, writer, Ownership(), self.write.errors, self.write.check).acks)
 
     def _by_spark(self, spec: WriteSpec) -> list[Ack]:
         producer, session, mark = self.write.producer, self.write.session(), new_mark()
-        # A successful job has each writer's answer; after any other end some may still be writing.
+        # After a successful job, each writer has answered. After a failed job, some writers may still be writing.
         with closing(producer.writer()) as metadata, producer.lent() as transaction:
             write = SparkWrite(
                 session=session,
@@ -139,9 +139,9 @@ class SourceWrite:
             return write_batch(write, self.batch)
 
     def _transformed_rows(self) -> list[Transformed] | None:
-        """Return the rows of a small batch of a reader, or of columns, transformed without a Spark job, their converters prepared.
+        """Transform a small batch of a reader, or a batch of columns, without a Spark job, and prepare the converters.
 
-        None for any other batch.
+        Return the transformed rows, None for any other batch.
         """
         batch, pipeline = self.batch, self.write.pipeline
         if batch.columns is not None and pipeline.transforms:
@@ -151,7 +151,7 @@ class SourceWrite:
         if self.write.only_functions:
             return None
         given = reader_types(batch.reader)
-        # The transforms find each row with such a null.
+        # Forbidden nulls in nested fields are not checked here: the transforms find and refuse each row that has one.
         rows = replace(SplitRows.of(batch.reader, batch.splits, pipeline), nested=False)
         read = [part for part in rows.read([0], self.write.errors, ahead=False) if part.num_rows]
         if not read:
@@ -177,14 +177,14 @@ class SourceWrite:
         """Write transformed rows from the worker."""
         if not transformed:
             return []
-        stage = WriteStage(spec, GivenRows(), transformed[0][1], along=self.along)
+        stage = WriteStage(spec, GivenRows(), transformed[0][1], extra_records=self.extra_records)
         parts = ((batch, types) for batches, types in transformed for batch in batches)
         with closing(self.write.producer.writer()) as writer:
             return list(stage.write_parts(parts, writer, Ownership(), self.write.errors, self.write.check).acks)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the same order. Small neighbours with the same columns become one batch."""
+    """Yield the rows in the same order. Small neighbouring batches with the same columns become one batch."""
     small: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -203,14 +203,14 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def transform_rows(
     write: BatchWrite, whole: pa.RecordBatch, given: ColumnTypes, origin: Callable[[int], str] = lambda _: ""
 ) -> list[Transformed]:
-    """Transform rows without a Spark job; `origin` says where one is from.
+    """Transform rows without a Spark job. `origin` returns a sentence about the origin of a row.
 
-    The results have the positions of their rows, in the column ROW.
+    The results contain the positions of their rows, in the column ROW.
     """
     topic = write.pipeline.default_topic
     numbered = {ROW: pa.array(range(whole.num_rows))}
     columns = pa.RecordBatch.from_pydict({name: whole[name] for name in whole.schema.names} | numbered)
-    # Other headers of a reader are converted after the transforms, unlike a polled record's.
+    # Only headers with bytes are converted before the transforms (`needs_raw_headers`).
     made_raw = needs_raw_headers(given)
     has_headers = made_raw or (given.has_headers and given.raw_headers)
     raw_headers = RawHeaders(topic or "", write.pipeline.header_converter)

@@ -1,14 +1,14 @@
-"""Blocks of converted records, in which they cross a shuffle to the writer of their topic partition.
+"""Blocks of converted records. In blocks, records cross a shuffle to the writer of their topic partition.
 
     records of a batch ──split by writer──> blocks of about BLOCK_BYTES ──shuffle, sort──> split by topic partition
 
-Spark moves rows, and turns each column of each row from Arrow's form into its own and back. A row for each record made a
-shuffled record ten times as expensive as another one. So a row is a block: records of one topic for one writer, with
-their partitions, as a message of Arrow's IPC format without its schema, which is always the same
+Spark moves rows, and converts each column of each row from Arrow's form to its own and back. With one row for each
+record, a shuffled record was ten times as expensive as another record. So a row is a block: records of one topic for
+one writer, with their partitions, as a message of Arrow's IPC format without its schema, which is always the same
 (https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc).
 
-Blocks are small: Spark counts the rows that it hands to Python together, 10,000 by default, and not all of its versions
-limit their bytes.
+Blocks are small: Spark passes up to 10,000 rows (by default) to Python at a time, and not all versions of Spark limit
+their bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fencepost.kafka.records.columns import HEADERS, Records
 TARGETED: Final = pa.schema(
     [("writer", pa.int32()), ("topic", pa.string()), ("records", pa.binary()), ("message", pa.string())]
 )
-"""The columns of the rows of the shuffle, see `write_stage.TARGETED_SCHEMA`."""
+"""The columns of the rows in the shuffle, see `write_stage.TARGETED_SCHEMA`."""
 
 BLOCK_BYTES: Final = 16 * 1024
-"""The size of blocks, by the average size of their records. A block has at least one record."""
+"""The size of blocks in bytes, estimated by the average size of records. A block has at least one record."""
 
 _BATCH_BYTES: Final = 64 * 1024 * 1024
-"""The size up to which blocks are yielded together: the offsets of a column of Spark's have 32 bits."""
+"""Blocks are yielded together up to this number of bytes, because offsets in a Spark column have 32 bits."""
 
 _RECORDS: Final = pa.schema(
     [
@@ -45,9 +45,9 @@ _Row = tuple[int, str, bytes, None]
 
 
 def targeted_blocks(converted: Converted, targets: np.ndarray, writers: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the shuffle for converted records; `targets` are their partitions.
+    """Yield the rows of the shuffle for converted records. `targets` are the records' partitions.
 
-    The records of one writer keep their order: within a block, and by the order of the blocks.
+    The records for one writer keep their order: within each block, and from block to block.
     """
     rows: list[_Row] = []
     size = 0
@@ -63,7 +63,7 @@ def targeted_blocks(converted: Converted, targets: np.ndarray, writers: int) -> 
 
 
 def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
-    """Return the records of the blocks in rows of the shuffle, by topic partition, in their order."""
+    """Return the records in the blocks of rows from the shuffle, by topic partition, in their order."""
     by_topic: dict[str, list[pa.RecordBatch]] = {}
     for topic, block in zip(batch["topic"].to_pylist(), batch["records"].to_pylist(), strict=True):
         read = pa.ipc.read_record_batch(pa.py_buffer(block), _RECORDS)

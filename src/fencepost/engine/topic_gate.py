@@ -1,4 +1,4 @@
-"""The check before the first record for a topic: the topic is refused, created, or accepted unchanged."""
+"""Checks each topic before its first record: the topic is refused, or created if missing, or accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__
 
 @dataclass(frozen=True, slots=True)
 class RefusedTopic:
-    """Why records for a topic are refused, with advice, and the property that names the topic."""
+    """The reason why records for a topic are refused, with advice, and the property that names the topic."""
 
     reason: str
     property_name: str
@@ -23,21 +23,21 @@ class RefusedTopic:
 class TopicGate:
     """Admits a task's records to allowed topics, and creates missing topics.
 
-    It runs where the records are, in the worker or on an executor, because topics in rows are seen nowhere else before
-    the write. It is pickled to executors with its known topics. For one thread.
+    The check runs in the process that writes the records, the worker or an executor, because rows may contain topics.
+    The gate is pickled to executors together with the topics that it knows. Only one thread may use it.
     """
 
     def __init__(self, creator: TopicCreator | None, refused: Mapping[str, RefusedTopic] | None = None) -> None:
-        """Without a `creator` the brokers may create missing topics. Records for `refused` topics are refused."""
+        """Without a `creator`, brokers may create missing topics. Records for `refused` topics are refused."""
         self._creator = creator
         self._refused = dict(refused or {})
         self._known: set[str] = set()
 
     def admit(self, topics: Collection[str]) -> None:
-        """Create missing topics, ahead of the first record for them.
+        """Create missing topics, before the first record for them is sent.
 
-        Raises ConfigError for refused topics and for topics of the brokers, TopicCreationError or AuthorizationError for
-        topics that cannot be created.
+        Raises ConfigError for refused topics and for internal topics of the brokers. Raises TopicCreationError or
+        AuthorizationError for topics that cannot be created.
         """
         missing = set(topics) - self._known
         if internal := _OF_BROKERS & missing:

@@ -1,4 +1,4 @@
-"""The data that every writer of a part of a batch needs, in the worker and on Spark's executors."""
+"""The data that every writer of a batch needs, in the worker or on Spark's executors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fencepost.kafka.producer.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSpec:
-    """How the rows of one batch are converted and written. Can be pickled after `for_executors`.
+    """How the rows of one batch are converted and written. The result of `for_executors` can be pickled.
 
-    `start` varies from batch to batch: it shifts the partition of the first run of records without key and partition.
-    `partitions` are the worker's known numbers of partitions of topics.
+    `start` differs from batch to batch. It shifts the partition of the first run of records without key and partition.
+    `partitions` are the topics' numbers of partitions that the worker knows.
     """
 
     pipeline: Pipeline
@@ -28,9 +28,9 @@ class WriteSpec:
     partitions: Mapping[str, int] = field(default_factory=dict)
 
     def for_executors(self, partitions: Mapping[str, int]) -> WriteSpec:
-        """Return the part for executors: without the transforms, which Spark itself applies."""
+        """Return the data that executors need. They do not include the transforms, which Spark itself applies."""
         return replace(self, pipeline=self.pipeline.without_transforms(), partitions=partitions)
 
     def writer(self) -> RecordWriter:
-        """Return a writer for a process that the transaction was lent to."""
+        """Return a writer for a process to which the transaction was lent."""
         return RecordWriter(self.config, self.transaction)

@@ -1,7 +1,8 @@
-"""The functions that Spark runs over a batch: convert and write, or only convert before a shuffle.
+"""The functions that Spark runs over the rows of a batch: convert and write, or only convert before a shuffle.
 
-They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes itself.
-A writer returns its Report, in a row or more, or a FencepostError, which thus reaches the worker as it was raised.
+The functions are picklable callables for `DataFrame.mapInArrow`. The worker calls the same callables for batches that
+it writes itself. A writer returns its Report, in one or more rows, or the FencepostError that ended it, so that the
+worker can raise the same error.
 """
 
 from __future__ import annotations
@@ -38,22 +39,25 @@ from fencepost.kafka.producer.record_producer import RecordsAlong
 from fencepost.kafka.producer.sender import RecordWriter
 
 REPORT_SCHEMA: Final = "report STRING"
-"""The result of a writer: rows with the texts of the pieces of its Report, or of a FencepostError."""
+"""The result of a writer: rows that contain the texts of its Report's pieces, or the text of a FencepostError."""
 
 TARGETED_SCHEMA: Final = "writer INT, topic STRING, records BINARY, message STRING"
-"""The rows of the shuffle: blocks of converted records of one topic for one writer (see `targeted_blocks`), or a message.
+"""The rows of the shuffle: blocks of converted records of one topic for a writer (see `targeted_blocks`), or messages.
 
-A message is the text of the Report of a converting partition, or of the FencepostError that ended it.
+A message is the text of a Report from a converting partition, or of the FencepostError that ended the partition.
 """
 
 _TOLERANT: Final = "read_tolerant"
 
 
 class StageSource(Protocol):
-    """The origin of a stage's rows: batches from Spark, or splits that it reads itself."""
+    """The origin of a stage's rows: batches from Spark, or splits that the stage reads itself."""
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from the batches that Spark passes to this task; `errors` gets items that are not rows."""
+        """Yield the rows of the batches that Spark passes to this task.
+
+        Items that are not rows are given to `errors`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class GivenRows:
     """The rows of a DataFrame."""
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Yield Spark's batches; rows that transforms made of one row are in one batch."""
+        """Yield Spark's batches. Rows that transforms made of the same row stay in one batch."""
         del errors
         return _with_whole_inputs(given)
 
@@ -85,13 +89,14 @@ def _with_whole_inputs(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
-    """Splits that are read where they are processed, in `runs` parts of neighbours.
+    """Splits that the stage itself reads. They are divided into `runs` runs of neighbouring splits.
 
-    A `tolerant` reader continues after items that are not rows. `topic` is for rows that name none. Without `nested`, nulls
-    within structs are not refused here, where that refuses the rows beside them, too.
+    A `tolerant` reader continues after items that are not rows. `topic` is used for rows that name no topic. If
+    `nested` is False, forbidden nulls within structs are not checked here: the check would refuse the whole Arrow
+    batch, but the transforms refuse only the row.
 
-    Spark passes the numbers of the runs to read, in a column `id`. The number of a task is not enough: if Spark joins
-    partitions, one task reads several.
+    In a column `id`, Spark passes the numbers of the runs to read. The number of the Spark task is not enough: if Spark
+    joins partitions, one task reads several runs.
     """
 
     reader: ArrowReader
@@ -103,14 +108,16 @@ class SplitRows:
 
     @classmethod
     def of(cls, reader: ArrowReader, splits: Sequence[Any], pipeline: Pipeline) -> SplitRows:
-        """Return the splits of a batch, in one run; they are read as the pipeline's `errors.*` say."""
+        """Return the splits of a batch as one run. They are read according to the pipeline's `errors.*`."""
         tolerant = pipeline.errors.tolerance is Tolerance.ALL and hasattr(reader, _TOLERANT)
         return cls(reader, splits, tolerant=tolerant, topic=pipeline.default_topic)
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Read the runs with the numbers from Spark. Raises DataError for errors of the reader, with their location.
+        """Read the runs with the numbers that Spark passes.
 
-        Any other error would reach the worker only as Spark's text.
+        An error of the reader becomes a DataError with the location.
+
+        Any other exception would reach the worker only as a text of Spark.
         """
         try:
             yield from self.read([run for batch in given for run in batch["id"].to_pylist()], errors)
@@ -120,7 +127,10 @@ class SplitRows:
             raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
 
     def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-        """Read some of the runs, by default ahead of their consumption. `errors` gets items that are not rows."""
+        """Read some of the runs. With `ahead`, another thread reads ahead.
+
+        Items that are not rows are given to `errors`.
+        """
         positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
         parts = (part for position in positions for part in self._read_split(self.splits[position]))
         for part in read_ahead(parts) if ahead else parts:
@@ -152,24 +162,24 @@ def _are_refused(part: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WriteStage:
-    """Convert rows and write them to Kafka, in the worker or as one of `writers` Spark partitions.
+    """Converts rows and writes them to Kafka, in the worker or as one of `writers` Spark partitions.
 
-    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`). `along` is sent
-    after the rows, if there are any, in the worker only.
+    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`).
+    `extra_records` is sent after the rows, if there are any rows, and only in the worker.
     """
 
     spec: WriteSpec
     source: StageSource
     types: ColumnTypes
     writers: int = 1
-    along: RecordsAlong | None = None
+    extra_records: RecordsAlong | None = None
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Process a Spark partition."""
         yield from _reports(lambda context: self._write_partition(of_first_attempt(given, context), context))
 
     def write_runs(self, runs: Iterable[int]) -> Iterator[str]:
-        """Run as a partition of an RDD of the runs of splits to read; yield the texts of its report."""
+        """Process a partition of an RDD: read the runs with these numbers, and yield the texts of the report."""
         given = pa.RecordBatch.from_pydict({"id": pa.array(runs, pa.int64())})
         yield from _report_texts(lambda context: self._write_partition(iter([given]), context))
 
@@ -188,7 +198,10 @@ class WriteStage:
         errors: ErrorHandler,
         check: Callable[[], None] = lambda: None,
     ) -> Report:
-        """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
+        """Write all rows with `writer`, and return when the brokers have them.
+
+        `check` may raise an error to stop the write.
+        """
         return self.write_parts(((batch, self.types) for batch in batches), writer, ownership, errors, check)
 
     def write_parts(
@@ -199,10 +212,10 @@ class WriteStage:
         errors: ErrorHandler,
         check: Callable[[], None] = lambda: None,
     ) -> Report:
-        """Write rows as `write`, of which each part has types of its own.
+        """Write rows in the same way as `write`.
 
-        A transaction has one writer at a time: a second one would give its batches the numbers of the first one's, and
-        brokers would take them for the same.
+        Each part of the rows has types of its own, and one writer writes all parts. Two writers of one transaction
+        would use the same sequence numbers, and brokers would take their batches for duplicates.
         """
         spec = self.spec
         counts = PartitionCounts(spec.partitions, writer.partitions, writer.grown_partitions)
@@ -215,23 +228,23 @@ class WriteStage:
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
                     any_rows = True
-        if self.along is not None and any_rows:
-            self.along.write(writer)
-        return Report(writer.flush(), errors.tally, counts.asked, errors.letters)
+        if self.extra_records is not None and any_rows:
+            self.extra_records.write(writer)
+        return Report(writer.flush(), errors.tally, counts.requested_counts, errors.letters)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedStage:
-    """Read splits only for items that are not rows, and report them.
+    """Reads splits only to find items that are not rows, and reports these items.
 
-    For a batch whose rows go through Spark's optimizer, which accepts only rows.
+    This stage is for batches whose rows go through Spark's optimizer, which accepts only rows.
     """
 
     pipeline: Pipeline
     rows: SplitRows
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Process a Spark partition."""
 
         def read(_: TaskContext) -> Report:
             errors = ErrorHandler(self.pipeline.errors)
@@ -244,7 +257,7 @@ class RefusedStage:
 
 @dataclass(frozen=True, slots=True)
 class ConvertStage:
-    """Convert rows and determine their topic partition and its writer, before a shuffle by `writer`."""
+    """Converts rows and determines their topic partitions and the partitions' writers, before a shuffle by `writer`."""
 
     spec: WriteSpec
     source: StageSource
@@ -252,7 +265,7 @@ class ConvertStage:
     writers: int
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Process a Spark partition."""
         errors = ErrorHandler(self.spec.pipeline.errors)
         try:
             context = task_context()
@@ -267,7 +280,7 @@ class ConvertStage:
         except FencepostError as error:
             yield _message(error)
         else:
-            report = Report(tally=errors.tally, partitions=counts.asked, letters=errors.letters)
+            report = Report(tally=errors.tally, partitions=counts.requested_counts, letters=errors.letters)
             for piece in report.pieces():
                 if piece != Report():
                     yield _message(piece)
@@ -275,12 +288,12 @@ class ConvertStage:
 
 @dataclass(frozen=True, slots=True)
 class WriteTargeted:
-    """Write converted records, which a shuffle brought to the writer of their topic partition."""
+    """Writes converted records, which a shuffle has moved to the writer of their topic partition."""
 
     spec: WriteSpec
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Process a Spark partition."""
         yield from _reports(lambda context: self._write(of_first_attempt(given, context)))
 
     def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
@@ -294,13 +307,13 @@ class WriteTargeted:
                     writer.write(routed.topic, routed.partition, routed.records)
             tally = Tally()
             for report in converting:
-                tally = tally.plus(report.tally.counts, *report.tally.listed)
+                tally = tally.plus(report.tally.counts, *report.tally.listed, causes=report.tally.causes)
             letters = tuple(letter for report in converting for letter in report.letters)
             return Report(writer.flush(), tally, agreed(report.partitions for report in converting), letters)
 
 
 def _reports(write: Callable[[TaskContext], Report]) -> Iterator[pa.RecordBatch]:
-    """Yield the texts of a report, each in a batch of its own: the texts of a batch have a limit together."""
+    """Yield the texts of a report, each in a separate batch, because the total size of a batch's texts is limited."""
     for text in _report_texts(write):
         yield pa.RecordBatch.from_pydict({"report": pa.array([text], pa.string())})
 
@@ -320,7 +333,10 @@ def _message(content: Report | FencepostError) -> pa.RecordBatch:
 
 
 def reader_schema(reader: ArrowReader) -> str:
-    """The columns of a reader's rows. Raises as `call_plugin`, and PluginError for a value that is not text."""
+    """The columns of a reader's rows.
+
+    Raises the errors of `call_plugin`, and PluginError for a value that is not text.
+    """
     name = type(reader).__name__
     schema: Any = call_plugin(f"The schema of {name}", getattr, reader, "schema")
     if not isinstance(schema, str):

@@ -1,4 +1,4 @@
-"""A herder's answers: the entities of Connect's REST API, under its names."""
+"""A herder's answers to requests. Entities of Connect's REST API have the same names here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ConnectorInfo:
 
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
-    """The result of writing a configuration: `created` if there was no connector of that name."""
+    """The result of writing a configuration. `created` means that there was no connector with this name."""
 
     created: bool
     info: ConnectorInfo
@@ -54,7 +54,7 @@ class PutConnectorConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatus:
-    """The state of a connector. `trace` is the failure of a FAILED one."""
+    """The state of a connector. If it is FAILED, `trace` is the failure."""
 
     state: str
     worker_id: str
@@ -64,7 +64,7 @@ class ConnectorStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """The state of a task. `trace` is the failure of a FAILED one."""
+    """The state of a task. If it is FAILED, `trace` is the failure."""
 
     id: int
     state: str
@@ -93,7 +93,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOffset:
-    """The committed offset of a source partition; in a request None removes it."""
+    """The committed offset of a source partition. In a request, None removes the offset."""
 
     partition: Mapping[str, Any] | None
     offset: Mapping[str, Any] | None
@@ -101,7 +101,7 @@ class ConnectorOffset:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOffsetPage:
-    """Some of a connector's offsets, and the place after them, None at the end."""
+    """Some of a connector's offsets. `next` requests the next page; it is None on the last page."""
 
     offsets: Sequence[ConnectorOffset]
     next: str | None
@@ -118,7 +118,7 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKeyInfo:
-    """The definition of a property. `default_value` is text, as a configuration would have it."""
+    """The definition of a property. `default_value` is text, in the form of a configuration."""
 
     name: str
     type: PropertyType
@@ -129,24 +129,24 @@ class ConfigKeyInfo:
     group: str | None
     width: PropertyWidth
     display_name: str
-    dependents: Sequence[str] = ()
-    order: int = -1
+    dependents: Sequence[str]
+    order: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValueInfo:
-    """The result of checking a property. `value` is text, None if there is none or it has another type."""
+    """The result of checking a property. `value` is text; None if there is no value or its type is wrong."""
 
     name: str
-    value: str | None = None
-    recommended_values: Sequence[str] = ()
-    errors: Sequence[str] = ()
-    visible: bool = True
+    value: str | None
+    recommended_values: Sequence[str]
+    errors: Sequence[str]
+    visible: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """A property: its definition, None if nothing defines it, and the result of checking it."""
+    """A property: its definition (None if it is not defined), and the result of checking it."""
 
     definition: ConfigKeyInfo | None
     value: ConfigValueInfo
@@ -156,14 +156,14 @@ class ConfigInfo:
 class ConfigInfos:
     """The result of validating a connector's configuration. `error_count` is the number of messages, as in Connect.
 
-    `unknown` are undefined properties, which are not errors, each with the most similar defined one, if any.
+    `unknown` are the undefined properties, each with the most similar defined property, if any. They are not errors.
     """
 
     name: str
     error_count: int
     groups: Sequence[str]
     configs: Sequence[ConfigInfo] = field(repr=False)
-    unknown: Mapping[str, str | None] = field(default_factory=dict)
+    unknown: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)

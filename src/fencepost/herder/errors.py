@@ -1,21 +1,23 @@
-"""Errors that end a worker, and errors that its herder answers to requests.
+"""Errors that end a worker, and errors with which its herder answers requests.
 
 FencepostError
 ├── ReplacedError
 │   ├── OvertakenError           another worker has started newer tasks of the connector
-│   └── SupersededError          a task is not to run as it was started: newer configurations, or another worker
-├── MixedGroupError              a task waits until all members of the group are set for exactly-once delivery, alike
+│   └── SupersededError          a task must not run as it was started: newer configurations, or another worker
+├── MixedGroupError              a task waits until all members of the group have settings for exactly-once delivery
 ├── FencingRoundError            former tasks could not be fenced; tried again
-└── HerderError                  a request was not carried out, and left nothing changed unless it says so
-    ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
-    ├── ForbiddenError           403  an internal request whose signature is wrong, or what the settings forbid
+└── HerderError                  a request failed, and changed nothing unless the message says so
+    ├── BadRequestError          400  the request is invalid, or not possible in the connector's state
+    ├── ForbiddenError           403  an internal request with a wrong signature, or the settings forbid the request
     ├── NotFoundError            404
     ├── ConflictError            409
     │   ├── AlreadyExistsError
-    │   └── RebalanceNeededError     asked again soon, it can be carried out
-    ├── NotLeaderError                only the leader can do it; the REST layer takes it there
+    │   └── RebalanceNeededError     the request can succeed if it is repeated soon
+    ├── RequestTargetError       another worker can process the request; the REST layer forwards it there
+    │   ├── NotLeaderError
+    │   └── NotAssignedError
     ├── RequestFailedError       500  a broker, a connector's code or the leadership failed
-    │   └── MissingRightError        a right is missing, as another worker told
+    │   └── MissingRightError        another worker reported that it lacks a right
     └── ServiceUnavailableError  503  the worker is starting, or cut off from its group
 """
 
@@ -27,7 +29,10 @@ from fencepost.runtime.state import ReplacedError
 
 
 class OvertakenError(ReplacedError):
-    """Another worker has started a newer generation of the connector's tasks; this one must not run any of them."""
+    """Another worker has started a newer generation of the connector's tasks.
+
+    This worker must not run any of these tasks.
+    """
 
     def __init__(self, connector: str, group_id: str) -> None:
         super().__init__(
@@ -69,7 +74,7 @@ class FencingRoundError(RetriableError):
 
 
 class HerderError(FencepostError):
-    """The base of errors of requests that were not processed; never raised itself."""
+    """The base of errors of requests that were not processed. This class itself is never raised."""
 
 
 class BadRequestError(HerderError):
@@ -77,11 +82,11 @@ class BadRequestError(HerderError):
 
 
 class ForbiddenError(HerderError):
-    """An internal request was signed, but not with the session key of the group, or the worker's settings forbid it."""
+    """An internal request was signed with another key than the group's, or the worker's settings forbid the request."""
 
 
 class NotFoundError(HerderError):
-    """There is no connector, task, plugin or logger of this name."""
+    """There is no connector, task, plugin or logger with this name."""
 
 
 class ConflictError(HerderError):
@@ -89,7 +94,7 @@ class ConflictError(HerderError):
 
 
 class AlreadyExistsError(ConflictError):
-    """A connector of this name exists."""
+    """A connector with this name exists."""
 
 
 class RebalanceNeededError(ConflictError):
@@ -97,9 +102,9 @@ class RebalanceNeededError(ConflictError):
 
 
 class RequestTargetError(HerderError):
-    """Another worker can process the request; never raised itself.
+    """Another worker can process the request. This class itself is never raised.
 
-    `forward_url` is the address of that worker, None if it is unknown at the moment.
+    `forward_url` is the address of that worker; None if it is unknown at the moment.
     """
 
     def __init__(self, message: str, *, forward_url: str | None) -> None:

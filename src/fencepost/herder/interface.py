@@ -53,7 +53,7 @@ class Connectors(ABC):
     ) -> PutConnectorConfig:
         """Validate and write a configuration, whose property `name` is `name`.
 
-        `target_state` is for a connector that is created. Raises ConfigError with all that is wrong, and
+        `target_state` applies only to a connector that does not exist yet. Raises ConfigError with all problems, and
         AlreadyExistsError unless `allow_replace`.
         """
 
@@ -61,7 +61,7 @@ class Connectors(ABC):
     async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
         """Change some properties of a configuration; None removes one.
 
-        Raises ConfigError with all that is wrong.
+        Raises ConfigError with all problems.
         """
 
     @abstractmethod
@@ -84,12 +84,15 @@ class Connectors(ABC):
     async def restart(self, unit: Unit) -> None:
         """Restart a connector alone, or a task, on the worker that runs it.
 
-        Raises NotAssignedError if that is another one.
+        Raises NotAssignedError if another worker runs the connector or task.
         """
 
     @abstractmethod
     async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
-        """Restart the requested part of a connector and its tasks; return the states, RESTARTING for that part."""
+        """Restart the requested part of a connector and its tasks.
+
+        Return the states of the connector and its tasks: RESTARTING for each one that restarts.
+        """
 
     @abstractmethod
     async def task_configs(self, name: str) -> Sequence[TaskInfo]:
@@ -101,7 +104,7 @@ class Connectors(ABC):
 
     @abstractmethod
     async def active_topics(self, name: str) -> Sequence[str]:
-        """Return the topics that a connector has written to, none for an unknown connector.
+        """Return the topics that a connector has written to; none for an unknown connector.
 
         Raises ForbiddenError if topics are not tracked.
         """
@@ -110,7 +113,7 @@ class Connectors(ABC):
     async def reset_active_topics(self, name: str) -> None:
         """Reset the topics that a connector has written to. An unknown connector has no topics.
 
-        Raises ForbiddenError if topics are not tracked, or may not be forgotten.
+        Raises ForbiddenError if topics are not tracked, or may not be reset.
         """
 
 
@@ -125,12 +128,12 @@ class Offsets(ABC):
     async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
         """Return at most `limit` of a connector's committed offsets.
 
-        They follow the place `next` of an earlier page, or "" for the first page.
+        `after` is the `next` of the previous page, or the empty text for the first page.
         """
 
     @abstractmethod
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
-        """Set offsets of a stopped connector; of a partition that is given twice the last one counts.
+        """Set offsets of a stopped connector. If a partition is given twice, its last offset counts.
 
         Returns a message that contains "altered successfully". Raises BadRequestError unless the connector is stopped,
         and for offsets that the connector refuses.
@@ -140,7 +143,7 @@ class Offsets(ABC):
     async def reset(self, name: str) -> str:
         """Remove all offsets of a stopped connector. Returns a message that contains "reset successfully".
 
-        Raises as `alter`.
+        Raises the errors of `alter`.
         """
 
 
@@ -171,7 +174,7 @@ class Plugins(ABC):
 
     @abstractmethod
     async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
-        """Check a connector's configuration. Raises ConfigError if it names no connector that could check it."""
+        """Check a connector's configuration. Raises ConfigError if the worker does not have its connector class."""
 
 
 class Loggers(ABC):
@@ -187,7 +190,7 @@ class Loggers(ABC):
 
     @abstractmethod
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set the level of a logger and those below it on this worker; return the names of those that it changed.
+        """Set the level of a logger and those below it on this worker. Return the names of the loggers that changed.
 
         Raises BadRequestError for an unknown level.
         """
@@ -212,21 +215,21 @@ class PeerRequests(ABC):
     async def transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
         """Return the transactions of the tasks that run on this worker, empty if it runs none.
 
-        Checks the request as for fencing.
+        Checks the request as `fence` does.
         """
 
     @abstractmethod
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
-        """Store task configurations from the worker that runs the connector. Raises as for fencing."""
+        """Store task configurations from the worker that runs the connector. Checks the request as `fence` does."""
 
 
 class Herder(ABC):
-    """Processes requests with its parts.
+    """Processes requests. Each of its parts is responsible for some kinds of requests.
 
     Any method may raise ServiceUnavailableError while the worker cannot answer, and RequestFailedError for failures
-    that are not the request's. Methods that change something may raise RebalanceNeededError, and NotLeaderError where
-    the leader alone may do it. Methods that take a connector's name raise NotFoundError if there is none, except where
-    they say otherwise.
+    that the request did not cause. Methods that change something may raise RebalanceNeededError, and NotLeaderError if
+    only the leader may process the request. Methods that take a connector's name raise NotFoundError for an unknown
+    name, except where they say otherwise.
     """
 
     connectors: Connectors
@@ -236,7 +239,7 @@ class Herder(ABC):
     loggers: Loggers
     observation: Observation
     peers: PeerRequests | None
-    """None for a worker without a group."""
+    """Requests from other workers; None if the worker has no group."""
 
     @abstractmethod
     async def health(self) -> WorkerHealth:

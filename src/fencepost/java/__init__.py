@@ -1,1 +1,1 @@
-"""Java source connectors, unchanged, in a JVM of their own: see docs/decisions/0041."""
+"""Runs Java source connectors, unchanged, in their own JVM: see docs/decisions/0041."""

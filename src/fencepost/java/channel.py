@@ -1,7 +1,7 @@
-"""A connection to the host in a JVM: requests and answers, one at a time.
+"""A connection to the host program in a JVM: requests and answers, one at a time.
 
 A request is its length (4 bytes) and JSON. An answer is the lengths of both parts (4 and 8 bytes), then JSON, then the
-buffers of Arrow arrays. Numbers are little endian. Over a connection for events the host asks, and the worker answers.
+buffers of Arrow arrays. Numbers are little-endian. On a connection for events, the host asks and the worker answers.
 """
 
 from __future__ import annotations
@@ -20,27 +20,43 @@ _SHORTEST_S: Final = 0.001
 
 
 class Channel:
-    """A connection, for one thread at a time. `ended` returns the error to raise where the host has gone."""
+    """A connection, for one thread at a time. `ended` returns the error to raise if the host has ended."""
 
     def __init__(self, connection: socket.socket, ended: Callable[[], Exception]) -> None:
         self._socket = connection
         self._ended = ended
+        self._asked = False
 
     def call(self, operation: str, what: str, /, **request: Any) -> tuple[dict[str, Any], memoryview]:
         """Send a request, and return its answer and the answer's buffers. `what` names the call in errors.
 
-        Raises JavaError for an exception in Java, the error of `ended` if the host has gone, and TimeoutError after
-        `limit`.
+        If an earlier `ask` has an answer that nobody has received, that answer is dropped. Raises JavaError for an
+        exception in Java, the error of `ended` if the host has ended, and TimeoutError as set by `limit`.
         """
+        if self._asked:
+            self.receive()
+        self.ask(operation, **request)
+        return self.answer(what)
+
+    def ask(self, operation: str, /, **request: Any) -> None:
+        """Send a request. `answer` receives its answer later. Raises the error of `ended`, and TimeoutError."""
         self.send({"op": operation, **request})
+        self._asked = True
+
+    def answer(self, what: str) -> tuple[dict[str, Any], memoryview]:
+        """Receive the answer to `ask`. Raises the errors of `call`."""
         answer, buffers = self.receive()
+        self._asked = False
         if "error" in answer:
             raise java_error(what, answer)
         return answer, buffers
 
     def limit(self, seconds: float | None) -> None:
-        """Let calls raise TimeoutError after so many seconds without data. The channel cannot be used after that."""
-        # With 0 the socket would not wait at all, and raise another error.
+        """Let calls raise TimeoutError after this many seconds without data.
+
+        After a TimeoutError, the channel cannot be used any more.
+        """
+        # With a time-out of 0, the socket would not wait at all, and would raise another error.
         self._socket.settimeout(None if seconds is None else max(seconds, _SHORTEST_S))
 
     def send(self, message: Mapping[str, Any]) -> None:

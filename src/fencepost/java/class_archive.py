@@ -1,6 +1,7 @@
-"""The archive of classes that JVMs of connectors start with: they need not read and check them again.
+"""The archive of classes with which JVMs of connectors start, so that they need not read and check these classes again.
 
-It works for the build of Java and the class path that wrote it, and Java goes without one that it cannot use.
+An archive only works for the build of Java and the class path that wrote it. Java ignores an archive that it cannot
+use.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fencepost.embedded.java import Java
 _log: Final = logging.getLogger(__name__)
 
 _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""Java warns of each class that it leaves out, and of an archive that it cannot use."""
+"""Options against warnings: Java warns of each class that it leaves out, and of an archive that it cannot use."""
 _OF_ARCHIVES: Final = (
     "-Xshare:",
     "-XX:SharedArchiveFile=",
@@ -34,18 +35,19 @@ class ClassArchive:
     """The archive for a build of Java and a class path."""
 
     def __init__(self, java: Java, jars: Sequence[Path]) -> None:
-        """It need not be there yet."""
+        """The archive's file need not exist yet."""
         found = [(jar, jar.stat()) for jar in jars]
         stamps = [f"{jar} {stat.st_mtime_ns} {stat.st_size}" for jar, stat in found]
         digest = hashlib.sha256("\n".join([java.build, *stamps]).encode()).hexdigest()[:12]
         self.file: Final = cache_folder() / f"java-classes-{digest}.jsa"
-        # Without an archive of its own, which jlink leaves out, Java does not start with the options for one of ours.
+        # Java does not start with the options for this archive if its own archive is missing, as in runtimes made by
+        # jlink.
         self._is_possible: Final = (java.home / "lib" / "server" / "classes.jsa").exists()
 
     def reading(self) -> tuple[str, ...]:
-        """Return the options of java to start with it, none without it.
+        """Return the options of java to start with the archive; none if there is no archive.
 
-        With a file that it cannot read, Java would go without its own archive, too.
+        If the options named a file that Java cannot read, Java would not even use its own archive.
         """
         return (
             (f"-XX:SharedArchiveFile={self.file}", *_QUIET)
@@ -54,19 +56,28 @@ class ClassArchive:
         )
 
     def drop_if_refused(self, pid: int) -> None:
-        """Remove it if a JVM that was to start with it goes without, so that the next one for questions writes it again."""
-        # By its name, as its folder may have another one there.
+        """Remove the archive if a JVM that was started with it does not use it.
+
+        The next JVM for questions then writes a new archive.
+        """
+        # The file is found by its name, because the JVM may see its folder under another path.
         with suppress(OSError):
             if self.file.name not in Path(f"/proc/{pid}/maps").read_text():
                 _log.info("The archive of Java classes %s is removed: Java %d cannot use it", self.file, pid)
                 self.file.unlink()
 
     def writing(self, new: Path) -> tuple[str, ...]:
-        """Return the options of java to write it to another file when the JVM ends, for `keep`; none if it cannot."""
+        """Return the options of java to write an archive to `new` when the JVM ends.
+
+        `keep` then moves this file to its place. Return no options if this Java cannot write an archive.
+        """
         return (f"-XX:ArchiveClassesAtExit={new}", *_QUIET) if self._is_possible else ()
 
     def keep(self, new: Path) -> None:
-        """Move what a JVM wrote, if it did, to its place, where it appears complete."""
+        """Move the file that a JVM wrote to the archive's place. Do nothing if no JVM wrote it.
+
+        At the archive's place, the file appears only when it is complete.
+        """
         staged = None
         try:
             if new.exists():
@@ -83,6 +94,6 @@ class ClassArchive:
 
 
 def chooses_archive(options: Iterable[str]) -> bool:
-    """Whether options of java, from the owner or the environment, are about archives of classes."""
+    """Whether options of java, set by the owner or in the environment, are about archives of classes."""
     environment = " ".join(os.environ.get(name, "") for name in _VARIABLES).split()
     return any(option.startswith(_OF_ARCHIVES) for option in (*options, *environment))

@@ -1,4 +1,4 @@
-"""Arrow columns of the records of a Java task's poll, over the buffers that the JVM sent, without copies."""
+"""Arrow columns with the records of a Java task's poll. They use the buffers from the JVM without copying them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.b
 
 
 def record_columns(answer: Mapping[str, Any], body: memoryview) -> pa.RecordBatch:
-    """Return the columns for SourceBatch.of_columns. `answer` says which buffers there are, and their sizes in bytes."""
+    """Return the columns for SourceBatch.of_columns. `answer` says which buffers exist, and their sizes in bytes."""
     return _Buffers(answer, body).columns()
 
 

@@ -1,7 +1,7 @@
 """A Java connector as a SourceConnector. Its code runs in JVMs: see `jvm`.
 
-Questions about a connector that is not started are asked of one JVM that all connectors share, and each has a new Java
-object. A started connector runs in the JVM of its name, with its tasks.
+Questions about a connector that is not started go to one JVM that all connectors share; each question gets a new Java
+object. A started connector runs in the JVM with its name, together with its tasks.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
-from fencepost.config.java_plugins import JavaPlugin
+from fencepost.config.java_plugins import JAVA, JavaPlugin
 from fencepost.config.java_settings import JavaSettings
+from fencepost.config.plugins import CHAINS, ROLES
 from fencepost.java.definitions import definitions, findings
 from fencepost.java.errors import JavaError, JvmEndedError
 from fencepost.java.questions import about, ask, keys, version
@@ -26,11 +27,11 @@ from fencepost.java.task import JavaTask, PlacedJavaTask
 _CLASS: Final = "connector.class"
 _TASK_CLASS: Final = "task.class"
 _USES_NO_METADATA: Final = ("io.debezium.",)
-"""Packages whose tasks override commitRecord with metadata, and do not use the metadata."""
+"""Packages whose tasks override commitRecord with metadata, but do not use the metadata."""
 
 
 class JavaConnector(JavaObject, SourceConnector):
-    """A Java connector. Subclasses, which `java_connector_class` makes, have its plugin and the settings of JVMs."""
+    """A Java connector. `java_connector_class` makes subclasses, which have the plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
     _session: ConnectorSession | None = None
@@ -40,7 +41,7 @@ class JavaConnector(JavaObject, SourceConnector):
         return version(self.plugin, self.settings)
 
     def config(self) -> ConfigDef:
-        """Return the definitions of its ConfigDef. Raises as `ask`."""
+        """Return the definitions from the connector's ConfigDef. Raises the errors of `ask`."""
         return definitions(keys(self.plugin, self.settings))
 
     def validate(self, config: Config) -> list[ConfigValue]:
@@ -48,19 +49,22 @@ class JavaConnector(JavaObject, SourceConnector):
         return findings(self._ask("validate", config=self._given(config))["values"])
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:
-        """Ask the Java connector."""
+        """Ask the Java connector whether it can deliver exactly once."""
         answer = self._ask("exactlyOnceSupport", config=self._given(config))["answer"]
         return None if answer is None else ExactlyOnceSupport(answer)
 
     def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:
-        """Ask the Java connector. Its answer null means UNSUPPORTED."""
+        """Ask the Java connector whether its tasks can define transactions. The answer null means UNSUPPORTED."""
         answer = self._ask("canDefineTransactionBoundaries", config=self._given(config))["answer"]
         return ConnectorTransactionBoundaries(answer or ConnectorTransactionBoundaries.UNSUPPORTED)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
     ) -> bool:
-        """Let the Java connector check offsets. False if it has no check, as Connect's own class."""
+        """Let the Java connector check offsets.
+
+        Returns False if the connector has no check of its own, only the check of Connect's base class.
+        """
         pairs = [[None if part is None else json.dumps(part) for part in pair] for pair in offsets]
         try:
             answer: bool = self._ask("alterOffsets", config=self._given(config), offsets=pairs)["answer"]
@@ -71,7 +75,7 @@ class JavaConnector(JavaObject, SourceConnector):
         return answer
 
     def start(self, config: Config) -> None:
-        """Start the Java connector. Raises JavaError, JvmEndedError and what the start of a JVM raises."""
+        """Start the Java connector. Raises JavaError, JvmEndedError, and the errors of a JVM's start."""
         name = self.context.configs()["name"]
         with self.starting(name) as jvm:
             session = ConnectorSession(
@@ -97,7 +101,10 @@ class JavaConnector(JavaObject, SourceConnector):
         return _task_class(self.plugin, self.settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return what the Java connector returns, with the Java class of its tasks. Null values are left out."""
+        """Return the configurations from the Java connector, with the Java class of its tasks.
+
+        Null values are left out.
+        """
         if self._session is None:
             raise JvmEndedError(f"The connector {self._name} is not started: its tasks cannot be configured")
         answer = self._session.call("taskConfigs", max=max_tasks)
@@ -111,16 +118,27 @@ class JavaConnector(JavaObject, SourceConnector):
         return self.plugin.java_class
 
     def _given(self, config: Config) -> dict[str, str]:
-        """The configuration for Java code, with the name of the Java class: Debezium loads the class by it."""
-        return {**config, _CLASS: self._name}
+        """Return the configuration for Java code, which knows no prefixes of names.
+
+        In the result, connector.class is the name of the Java class, because Debezium loads the class by this name.
+        """
+        return {**config, **_plain_names(config), _CLASS: self._name}
 
     def _ask(self, question: str, **request: Any) -> dict[str, Any]:
         return ask(self.plugin, self.settings, question, **request)
 
 
+def _plain_names(config: Config) -> dict[str, str]:
+    """Return the properties of the pipeline that name a Java class as `java:CLASS`, with the value CLASS."""
+    aliases = ((chain, alias.strip()) for chain in CHAINS for alias in config.get(chain, "").split(","))
+    names = (*ROLES, *(f"{chain}.{alias}.type" for chain, alias in aliases))
+    found = {name: config[name].strip() for name in names if name in config}
+    return {name: value.removeprefix(JAVA) for name, value in found.items() if value.startswith(JAVA)}
+
+
 @lru_cache(maxsize=256)
 def java_connector_class(plugin: JavaPlugin, settings: JavaSettings) -> type[JavaConnector]:
-    """Return the class for a Java connector, named as it is."""
+    """Return the Python class for a Java connector. It has the name of the Java class."""
     return _named(JavaConnector, plugin.java_class, plugin, settings)
 
 

@@ -1,4 +1,4 @@
-"""The definitions and findings of a Java connector's properties, from the JVM's answers."""
+"""Converts a JVM's answers to the definitions and check results of a Java connector's properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.api.config_def import ConfigDef, ConfigValue
 
 
 def definitions(keys: Iterable[Mapping[str, Any]]) -> ConfigDef:
-    """Return the definitions. Java's validators and recommenders stay in the JVM, for `validate`."""
+    """Return the definitions. Java's validators and recommenders stay in the JVM; `validate` uses them there."""
     found = ConfigDef(others_allowed=True)
     for key in keys:
         found.define(

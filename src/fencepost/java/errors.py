@@ -1,4 +1,4 @@
-"""What can go wrong with the JVM of a Java connector, and with the code in it."""
+"""Errors of the JVM of a Java connector, and of the code that runs in it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Final
 
 from fencepost.api.errors import FencepostError, RetriableError
 
-# `Could not initialize class x.Y` is of a class that is there.
+# The pattern excludes `Could not initialize class x.Y`, because such a class exists.
 _MISSING: Final = re.compile(r"\b(?:NoClassDefFoundError|ClassNotFoundException): ([\w.$/]+)$", re.MULTILINE)
 _CAUSE: Final = "Caused by: "
 _OF_JAVA: Final = ("java.", "jdk.", "sun.")
 
 
 class JavaError(FencepostError):
-    """Java code of a plugin threw an exception. The message quotes it, a note has Java's stack trace."""
+    """Java code of a plugin threw an exception. The message quotes it; a note contains Java's stack trace."""
 
     unsupported = False
-    """Whether it is an UnsupportedOperationException."""
+    """Whether the exception is an UnsupportedOperationException."""
 
 
 class JvmEndedError(FencepostError):
-    """The JVM of a Java connector ended, was killed, or did not start. A restart gets another JVM."""
+    """The JVM of a Java connector ended, was killed, or did not start. A restart uses another JVM."""
 
 
 class _RetriableJavaError(JavaError, RetriableError):
@@ -41,7 +41,7 @@ def java_error(what: str, answer: Mapping[str, Any]) -> JavaError:
 
 
 def _advice(answer: Mapping[str, Any]) -> str:
-    """What to do if a class was not found, which the causes in the trace say as well."""
+    """Return advice if a class was not found. The causes in the trace may also name such a class."""
     causes = [line.removeprefix(_CAUSE) for line in answer["trace"].splitlines() if line.startswith(_CAUSE)]
     found = _MISSING.search("\n".join([answer["error"], *causes]))
     name = "" if found is None else found[1].replace("/", ".")

@@ -1,7 +1,8 @@
-"""The class path of the host in the JVM: its own classes, and the classes of Connect that a plugin expects of its worker.
+"""The class path of the host in the JVM: its own classes, and Connect's classes that a plugin expects from its worker.
 
-A wheel has the host's classes in a jar, which its build makes. In a clone they are compiled from their sources, once for
-each user and version of them, by Eclipse's compiler, which is a jar itself: most machines have Java without a compiler.
+A wheel has the host's classes in a jar, which the wheel's build makes. In a clone, the classes are compiled from their
+sources, once for each user and version of the sources. Eclipse's compiler is used, which is a jar, because most
+machines have Java without a compiler.
 
 `python -m fencepost.java.host_jar FILE` makes the jar.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import shutil
 import subprocess
 import sys
@@ -34,22 +36,28 @@ CONNECT: Final = JarSet(
         ("org.apache.kafka", "connect-transforms", KAFKA_VERSION),
         LOGGING_BACKEND,
     ),
-    # Connect's converters for numbers and bytes, and the classes that MirrorMaker uses of a worker. The other
-    # dependencies of a worker are not needed for these.
+    # These jars contain Connect's converters for numbers and bytes, and the classes of a worker that MirrorMaker uses.
+    # These classes do not need the jars' dependencies.
     alone=(
         ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
         ("org.apache.maven", "maven-artifact", "3.9.6"),
     ),
     megabytes=26,
 )
-COMPILER: Final = JarSet("ecj-3.37.0", "Eclipse's compiler for Java", (("org.eclipse.jdt", "ecj", "3.37.0"),))
-# Not --release, which only a JDK has the data for.
+COMPILER: Final = JarSet(
+    folder="ecj-3.37.0",
+    title="Eclipse's compiler for Java",
+    artifacts=(("org.eclipse.jdt", "ecj", "3.37.0"),),
+    megabytes=3,
+)
+# The option --release cannot be used, because only a JDK has the data for it.
 _VERSION: Final = "-17"
+_LOG: Final = logging.getLogger(__name__)
 _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def host_class_path(java: Java) -> list[Path]:
-    """Return the class path. Missing parts are fetched and compiled, once, which takes some seconds.
+    """Return the class path. Missing parts are fetched and compiled once, which takes some seconds.
 
     Raises JarsUnavailableError, and JvmEndedError if the compiler fails.
     """
@@ -58,7 +66,7 @@ def host_class_path(java: Java) -> list[Path]:
 
 
 def make_jar(target: Path) -> None:
-    """Compile the host into a jar, whose bytes depend on the sources alone. Raises as `host_class_path`."""
+    """Compile the host into a jar, whose bytes depend only on the sources. Raises the errors of `host_class_path`."""
     java = find_java()
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as jar:
         classes = Path(scratch) / "classes"
@@ -82,6 +90,7 @@ def _compiled(java: Java) -> Path:
     with jar.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jar.is_file():
+            _LOG.info("Compiling the host of Java connectors, once; this takes some seconds")
             with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
                 new = Path(scratch) / jar.name
                 make_jar(new)

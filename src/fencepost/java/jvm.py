@@ -1,12 +1,12 @@
 """JVMs as child processes: one for each Java connector and its tasks, and one for questions about connectors.
 
-With `fencepost.java.isolation=worker` all of these are one.
+With `fencepost.java.isolation=worker`, one JVM runs all connectors and tasks, and also answers the questions.
 
         lease -> JVM starts -> is used -> the last lease is released -> JVM is killed
                                   |
-                                  +-> it ends by itself, or is killed as it hangs: the next lease starts another one
+                                  +-> it ends by itself, or is killed when it hangs: the next lease starts another one
 
-Its log goes through the worker's: each line of its output becomes a record, under the name of its logger in Java.
+The JVM's log becomes part of the worker's: each line of its output becomes a record, under the name of its Java logger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -46,13 +46,13 @@ from fencepost.java.process_folder import FOLDER
 _log: Final = logging.getLogger(__name__)
 
 QUESTIONS: Final = ""
-"""The name of the JVM that is asked about connectors which are not started."""
+"""The name of the JVM that answers questions about connectors which are not started."""
 
 SHARED: Final = " "
 """The name of the JVM that all connectors of a worker share."""
 
 _SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1",)
-"""Questions run little code, once: Java's optimizing compiler would take more time than it saves."""
+"""Options for the JVM for questions. It runs little code, once, so Java's optimizing compiler would not pay off."""
 
 _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 2.0
@@ -60,25 +60,33 @@ _ARCHIVE_TIMEOUT_S: Final = 30.0
 _STEP_S: Final = 0.01
 _LAST_LINES: Final = 20
 _LONGEST_LINE: Final = 1 << 20
-"""In bytes. What Java code prints without the end of a line is taken in pieces of this size."""
+"""The largest size of a line, in bytes. A longer line that Java code prints is split into pieces of this size."""
 _LONGEST_WORDS: Final = 2_000
-"""How many characters of a line errors quote, which a status has to hold."""
+"""The largest number of characters that errors quote of a line, because a status must have room for the error."""
 _KEPT_S: Final = 30.0
+_WATCH_S: Final = 10.0
+"""How often a JVM is asked for a sign of life, in seconds."""
+_SILENT_S: Final = 60.0
+"""How long a JVM may take to give a sign of life, in seconds. A JVM that takes longer is killed."""
 _WHOSE: Final = {QUESTIONS: "that is asked about Java connectors", SHARED: "of all Java connectors"}
-# A line of the host's log4j2.properties.
+# A line in the format that the host's log4j2.properties defines.
 _EVENT: Final = re.compile(r'\x01(\S+) (\S+) "((?:[^"\\]|\\.)*)" (.*)')
 _LEVELS: Final = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
 _OUTPUT: Final = "output"
-"""The logger of what Java code prints."""
+"""The logger for the output of Java code."""
 
 
 class Jvm:
-    """A JVM with the host in it. Thread-safe."""
+    """A JVM that runs the host. Thread-safe."""
 
     def __init__(self, name: str, settings: JavaSettings) -> None:
-        """Start it for a connector, or for QUESTIONS. Raises JvmEndedError, JarsUnavailableError or JavaNotFoundError."""
+        """Start the JVM for a connector, or for QUESTIONS.
+
+        Raises JvmEndedError, JarsUnavailableError or JavaNotFoundError.
+        """
         self.name = name
         self._killed: str | None = None
+        self._over = threading.Event()
         self._holding: Channel | None = None
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         java = find_java()
@@ -91,9 +99,9 @@ class Jvm:
             str(java.executable),
             *settings.memory_options,
             *("-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
-            # Threads that connectors start log as the connector or task that started them.
+            # Threads that a connector or task starts log under its name.
             "-Dlog4j2.isThreadContextMapInheritable=true",
-            # The default is the working directory.
+            # By default, a JVM that crashes writes its report to the working directory.
             f"-XX:ErrorFile={tempfile.gettempdir()}/hs_err_pid%p.log",
             *(_SHORT_LIVED if name == QUESTIONS else ()),
             *archive_options,
@@ -107,15 +115,23 @@ class Jvm:
         self._holding.call("hold", "the start of the host")
         if archive_options and self._new_archive is None:
             self._archive.drop_if_refused(self.pid)
+        watch = threading.Thread(
+            target=self._watch, args=[self.channel(EOFError)], name=f"java-watch-{name}", daemon=True
+        )
+        try:
+            watch.start()
+        except RuntimeError:
+            self.kill("this process has no room for another thread")
+            raise
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the JVM runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         return self._process.pid
 
     def channel(self, ended: Callable[[], Exception] | None = None) -> Channel:
@@ -133,17 +149,19 @@ class Jvm:
 
     def end(self) -> None:
         """End an unused JVM. The JVM for questions writes the archive of classes first, if there is none."""
+        self._over.set()
         if self._new_archive is not None and self._holding is not None:
-            # The host ends with this connection.
+            # The host ends when this connection ends.
             self._holding.close()
             with suppress(subprocess.TimeoutExpired):
-                # A JVM that was killed while it wrote has left a part.
+                # A JVM that was killed while it wrote the archive has left an incomplete file.
                 if self._process.wait(_ARCHIVE_TIMEOUT_S) == 0:
                     self._archive.keep(self._new_archive)
         self.kill("it is not used any more")
 
     def kill(self, reason: str) -> None:
-        """End it at once; `reason` is what errors say then."""
+        """End the JVM at once. Later errors contain the `reason`."""
+        self._over.set()
         if self.is_alive:
             self._killed = reason
         kill(self._process)
@@ -152,7 +170,7 @@ class Jvm:
         Path(self._socket).unlink(missing_ok=True)
 
     def ended(self) -> JvmEndedError:
-        """Return the error that says how it ended, with its last words."""
+        """Return the error that says how the JVM ended, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_TIMEOUT_S)
         self.kill("its connection broke")
@@ -160,11 +178,33 @@ class Jvm:
         how = self._killed or _how(self._process.returncode)
         last = SECRETS.hidden("\n".join(self._last))
         words = f". Its last words:\n{last}" if last else ""
-        whose = _WHOSE.get(self.name, f"of connector {self.name}")
-        return JvmEndedError(f"The JVM {whose} has ended: {how}{words}")
+        return JvmEndedError(f"The JVM {self._whose} has ended: {how}{words}")
+
+    @property
+    def _whose(self) -> str:
+        return _WHOSE.get(self.name, f"of connector {self.name}")
+
+    def _watch(self, channel: Channel) -> None:
+        """Kill the JVM if it does not answer at all, so that its tasks restart.
+
+        A plugin's call that does not return is not a reason to kill it: a poll may wait for ever.
+        """
+        with closing(channel), suppress(EOFError):
+            channel.limit(_SILENT_S)
+            while not self._over.wait(_WATCH_S):
+                try:
+                    channel.call("ping", "a sign of life")
+                except TimeoutError:
+                    reason = f"it gave no sign of life for {_SILENT_S:g} s"
+                    _log.warning("The JVM %s is killed: %s", self._whose, reason)
+                    self.kill(reason)
 
     def _archive_options(self) -> tuple[str, ...]:
-        """The JVM for questions is the one that ends some time after the start of connectors, which do not wait for it."""
+        """Return the options to read the archive; if there is none, the JVM for questions gets the options to write it.
+
+        The JVM for questions writes the archive when it ends. It ends some time after connectors have started, so no
+        connector waits for the archive.
+        """
         found = self._archive.reading()
         if found or self.name != QUESTIONS:
             return found
@@ -203,7 +243,10 @@ class Jvm:
             logging.getLogger(f"{LOGGERS}.{logger}").log(level, "%s", text)
 
     def _subject(self, label: str) -> ConnectorTaskId | str | None:
-        """The connector or task that a line of the log is about. The host labels them `name|` and `name-number`."""
+        """Return the connector or task that a line of the log is about.
+
+        The host labels lines with `name|` or `name-number`.
+        """
         if label.endswith("|"):
             return label[:-1]
         connector, _, number = label.rpartition("-")
@@ -213,7 +256,7 @@ class Jvm:
 
 
 def log_event(line: str) -> tuple[int, str, str, str]:
-    """Return the level, Java's logger, the label of its subject, and the text of a line of output."""
+    """Split a line of output into the level, the Java logger, the label of the connector or task, and the text."""
     event = _EVENT.fullmatch(line)
     if event is None:
         return logging.INFO, _OUTPUT, "", line
@@ -222,7 +265,7 @@ def log_event(line: str) -> tuple[int, str, str, str]:
 
 
 def _unescaped(text: str) -> str:
-    # A piece of a line may end within an escape.
+    # A piece of a line may end in the middle of an escape.
     with suppress(ValueError):
         text = json.loads(f'"{text}"', strict=False)
     return text
@@ -242,13 +285,13 @@ class JvmPool:
         self._jvms: dict[tuple[str, JavaSettings], Jvm] = {}
         self._leases: dict[Jvm, int] = {}
         self._timers: dict[Jvm, threading.Timer] = {}
-        # Each while somebody starts that JVM, or waits for its start.
+        # For each JVM, a lock that exists while somebody starts the JVM, or waits for its start.
         self._starts: WeakValueDictionary[tuple[str, JavaSettings], threading.Lock] = WeakValueDictionary()
 
     def lease(self, name: str, settings: JavaSettings) -> Jvm:
-        """Return the JVM of that name, or the shared one. It runs until each lease is released.
+        """Return the JVM with this name, or the shared one. It runs until all its leases are released.
 
-        Raises as the constructor of Jvm.
+        Raises the errors of Jvm's constructor.
         """
         if settings.isolation is Isolation.WORKER:
             name = SHARED
@@ -275,7 +318,7 @@ class JvmPool:
         return jvm
 
     def release(self, jvm: Jvm) -> None:
-        """End a lease. A JVM for questions is kept for a while: there are often several in a row."""
+        """End a lease. A JVM for questions is kept for a while, because several questions often follow each other."""
         with self._lock:
             self._leases[jvm] -= 1
             if self._leases[jvm]:

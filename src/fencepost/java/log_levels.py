@@ -1,4 +1,4 @@
-"""The levels of Java's loggers, which an operator sets by the names that they have in the worker."""
+"""The levels of Java's loggers. An operator sets them by the names that the loggers have in the worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 LOGGERS: Final = "java"
-"""The logger above all of Java's."""
+"""The logger in the worker that is above all Java loggers."""
 
 _BELOW: Final = f"{LOGGERS}."
 _NAMES: Final = (
@@ -16,9 +16,9 @@ _NAMES: Final = (
 
 
 def java_levels() -> dict[str, str]:
-    """Return the loggers with their own levels: Java's name of a logger, and Log4j's name of its level.
+    """Return the loggers with explicitly set levels: the Java name of each logger, and Log4j's name of its level.
 
-    The root's name is empty.
+    The root logger has the empty name.
     """
     found = {}
     for name, logger in list(logging.root.manager.loggerDict.items()):

@@ -10,27 +10,22 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import ConnectorConfig, PluginSpec, TransformSpec
 from fencepost.config.error_handling import Tolerance
 from fencepost.config.plugin_sources import PluginSources
-from fencepost.config.plugins import PluginKind, find_plugin, sources_of
+from fencepost.config.plugins import ROLES, PluginKind, find_plugin, sources_of
 from fencepost.java.plugins import JavaPart
 from fencepost.java.questions import location
 
-_ROLES: Final = {
-    "key.converter": PluginKind.CONVERTER,
-    "value.converter": PluginKind.CONVERTER,
-    "header.converter": PluginKind.HEADER_CONVERTER,
-}
 _TYPE: Final = "converter.type"
 _VERSION: Final = "plugin.version"
 
 
 def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sources: PluginSources) -> dict[str, Any]:
-    """Return the pipeline of a Java connector as the host in the JVM takes it; `defaults` are the worker's converters.
+    """Return the pipeline of a Java connector in the form for the host. `defaults` are the worker's converters.
 
     Raises ConfigError, which names the property, for a plugin that is not in Java.
     """
     finder = _Finder(sources_of(connector.properties, sources))
     converters = {}
-    for role, kind in _ROLES.items():
+    for role, kind in ROLES.items():
         spec = connector.converter(role, defaults)
         own = {**spec.properties, _TYPE: role.partition(".")[0]}
         converters[role] = finder.part(kind, PluginSpec(spec.type, own), role)
@@ -50,7 +45,10 @@ def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sourc
 
 
 def python_steps(connector: ConnectorConfig, sources: PluginSources) -> tuple[TransformSpec, ...]:
-    """Return the transforms in Python of a Java connector, which run after its JVM. Raises ConfigError if one in Java follows."""
+    """Return the Python transforms of a Java connector, which run after its JVM.
+
+    Raises ConfigError if a Java transform follows a Python one.
+    """
     of_connector = sources_of(connector.properties, sources)
     found: list[TransformSpec] = []
     for spec in connector.transforms:
@@ -93,19 +91,16 @@ class _Finder:
         return {**location(found.plugin), "properties": dict(spec.properties)}
 
     def step(self, spec: TransformSpec) -> dict[str, Any]:
-        """Return a transform with its predicate. Raises ConfigError.
-
-        The properties of both include their type, as in Connect.
-        """
-        name = f"transforms.{spec.alias}"
-        step = self.part(PluginKind.TRANSFORMATION, _with_type(spec.transform), f"{name}.type") | {"alias": spec.alias}
+        """Return a transform, with its predicate if it has one. Raises ConfigError."""
+        step = self._typed(PluginKind.TRANSFORMATION, spec.transform, f"transforms.{spec.alias}.type")
+        step["alias"] = spec.alias
         if spec.predicate is not None:
-            predicate = _with_type(spec.predicate)
-            found = self.part(PluginKind.PREDICATE, predicate, f"predicates.{spec.predicate_alias}.type")
-            step["predicate"] = found | {"alias": spec.predicate_alias}
+            predicate = self._typed(PluginKind.PREDICATE, spec.predicate, f"predicates.{spec.predicate_alias}.type")
+            step["predicate"] = predicate | {"alias": spec.predicate_alias}
             step["negate"] = spec.negate
         return step
 
-
-def _with_type(spec: PluginSpec) -> PluginSpec:
-    return PluginSpec(spec.type, {**spec.properties, "type": spec.type.strip()})
+    def _typed(self, kind: PluginKind, spec: PluginSpec, property_name: str) -> dict[str, Any]:
+        """Return a plugin whose properties include its type, as in Connect, by the plain name of the class."""
+        part = self.part(kind, spec, property_name)
+        return part | {"properties": {**part["properties"], "type": part["class"]}}

@@ -1,7 +1,7 @@
-"""What stands in Python for the classes of Java plugins: a connector, and the parts of its pipeline, which run in its JVM.
+"""The Python classes that stand for Java plugins: a connector, and the parts of its pipeline, which run in its JVM.
 
-The parts are for validation alone: their definitions, versions and checks. The objects that records pass through are made
-in the JVM: see `pipeline`.
+The parts are only used for validation: definitions, versions and checks. The objects that process records are made in
+the JVM: see `pipeline`.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ _TYPE: Final = "converter.type"
 
 
 class JavaPart(JavaClass):
-    """A part of a pipeline. Subclasses, which `java_plugin_class` makes, have its plugin and the settings of JVMs."""
+    """A part of a pipeline. `java_plugin_class` makes subclasses, which have the plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
     settings: ClassVar[JavaSettings]
     set_by_worker: ClassVar[Mapping[str, str]] = {}
-    """Properties that it defines and no user sets, with a value for validation."""
+    """Properties that the class defines but no user sets, each with a value for validation."""
 
     @classmethod
     def java_version(cls) -> str:
-        """Return the version that the class reports. Raises as `ask`."""
+        """Return the version that the class reports. Raises the errors of `ask`."""
         return version(cls.plugin, cls.settings)
 
     @classmethod
     def java_findings(cls, config: Mapping[str, str]) -> list[ConfigValue]:
-        """Let the class's own ConfigDef check its properties. Raises as `ask`."""
+        """Let the class's own ConfigDef check its properties. Raises the errors of `ask`."""
         given = {**cls.set_by_worker, **config}
         found = findings(ask(cls.plugin, cls.settings, "validate", config=given)["values"])
         return [value for value in found if value.name not in cls.set_by_worker]
 
     def config(self) -> ConfigDef:
-        """Return the definitions of its ConfigDef. Raises as `ask`."""
+        """Return the definitions from the class's ConfigDef. Raises the errors of `ask`."""
         return definitions(key for key in keys(self.plugin, self.settings) if key["name"] not in self.set_by_worker)
 
     def configure(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises IllegalStateError: objects that do something are in JVMs."""
+        """Raises IllegalStateError: the objects that process data are in JVMs."""
         self._elsewhere()
 
     def _elsewhere(self) -> NoReturn:
@@ -108,7 +108,7 @@ _PARTS: Final[Mapping[str, type[JavaPart]]] = {
 
 @lru_cache(maxsize=1024)
 def java_plugin_class(plugin: JavaPlugin, settings: JavaSettings) -> type[Any]:
-    """Return the class for a Java plugin, named as it is."""
+    """Return the Python class for a Java plugin. It has the name of the Java class."""
     if plugin.base == SOURCE_CONNECTOR:
         return java_connector_class(plugin, settings)
     module, _, name = plugin.java_class.rpartition(".")

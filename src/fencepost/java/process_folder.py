@@ -1,7 +1,7 @@
-"""The folder of this process in the temporary directory, in which its JVMs have their sockets.
+"""This process's folder in the temporary directory. Its JVMs have their sockets there.
 
-It goes with the process. One of a process that was killed is removed by the next one that makes such a folder: a lock on
-a file inside says whether its process lives.
+The folder is removed when the process ends. If a process was killed, the next process that makes such a folder removes
+the old one: a lock on a file in the folder shows whether its process is alive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOCK: Final = "lock"
 
 
 class ProcessFolder:
-    """Makes the folder when it is first asked for a path. Thread-safe."""
+    """Makes the folder when a path in it is first requested. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -34,7 +34,7 @@ class ProcessFolder:
         """Return a new path in the folder, short enough for a socket's name. Raises OSError."""
         with self._guard:
             if self._folder is not None and not self._folder.is_dir():
-                # Systems remove old files from the temporary directory.
+                # Some systems remove old files from the temporary directory, so the folder may be gone.
                 self._remove()
             if self._folder is None:
                 self._make()
@@ -58,7 +58,7 @@ class ProcessFolder:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
             lock = _locked(folder / _LOCK)
             if lock is None:
-                # Another process took it for an abandoned one, in the moment before it was locked.
+                # In the moment before the folder was locked, another process considered it abandoned and removed it.
                 shutil.rmtree(folder, ignore_errors=True)
             else:
                 self._folder, self._lock = folder, lock
@@ -66,7 +66,7 @@ class ProcessFolder:
 
 def _remove_abandoned() -> None:
     for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
-        # Those of other users cannot be opened.
+        # Lock files of other users cannot be opened.
         with suppress(OSError):
             descriptor = os.open(lock, os.O_RDWR)
             try:

@@ -1,4 +1,7 @@
-"""Questions about Java plugins that are not started. One JVM answers them, which all plugins share; each has a new object."""
+"""Questions about Java plugins that are not started.
+
+One JVM answers the questions about all plugins. Each question gets a new Java object.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from fencepost.config.java_settings import JavaSettings
 from fencepost.java.jvm import JVMS, QUESTIONS
 
 _ANSWER_S: Final = 80.0
-"""Less than a request to the worker may take, so that its answer says what was slow."""
+"""The time-out of a question. A request to the worker has a longer one, so its answer can name the slow question."""
 
 
 def ask(plugin: JavaPlugin, settings: JavaSettings, question: str, **request: Any) -> dict[str, Any]:
-    """Ask the JVM about a plugin. Raises JavaError, JvmEndedError, and what the start of a JVM raises.
+    """Ask the JVM about a plugin. Raises JavaError, JvmEndedError, and the errors of a JVM's start.
 
-    FencepostError if the Java code does not return. It runs until the JVM ends, soon after its last question.
+    Raises FencepostError if the Java code does not return. That code runs until the JVM ends, soon after its last
+    question.
     """
     called = f"{question}() of {plugin.java_class}"
     with ExitStack() as stack:
@@ -36,24 +40,24 @@ def ask(plugin: JavaPlugin, settings: JavaSettings, question: str, **request: An
 
 
 def location(plugin: JavaPlugin) -> dict[str, Any]:
-    """Say in a request which class is meant."""
+    """Return the part of a request that says which class is meant."""
     return {"class": plugin.java_class, "jars": [str(jar) for jar in plugin.jars]}
 
 
 @lru_cache(maxsize=1024)
 def about(plugin: JavaPlugin, settings: JavaSettings) -> Mapping[str, Any]:
-    """Ask for the version, and for the class of a connector's tasks. Raises as `ask`."""
+    """Ask for the version, and for the class of a connector's tasks. Raises the errors of `ask`."""
     return ask(plugin, settings, "about")
 
 
 @lru_cache(maxsize=1024)
 def keys(plugin: JavaPlugin, settings: JavaSettings) -> Sequence[Mapping[str, Any]]:
-    """Ask for the definitions of the plugin's own properties. Raises as `ask`."""
+    """Ask for the definitions of the plugin's own properties. Raises the errors of `ask`."""
     found: Sequence[Mapping[str, Any]] = ask(plugin, settings, "config")["keys"]
     return found
 
 
 def version(plugin: JavaPlugin, settings: JavaSettings) -> str:
-    """Return the version that the class reports, "undefined" if it reports none. Raises as `ask`."""
+    """Return the version that the class reports, "undefined" if it reports none. Raises the errors of `ask`."""
     said: str = about(plugin, settings)["version"] or "undefined"
     return said

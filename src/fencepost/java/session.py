@@ -1,4 +1,4 @@
-"""A session in a JVM: a connector or a task that was opened there, with its connections."""
+"""A session in a JVM: a connector or a task that was opened there, and its connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencepost.java.jvm import JVMS, Jvm
 
 _log: Final = logging.getLogger(__name__)
 _METRICS_S: Final = 0.9
-"""Less than a worker waits for the metrics of a plugin."""
+"""The time-out for metrics. It is shorter than the time for which a worker waits for the metrics of a plugin."""
 
 
 class _EventsEnded(Exception):  # noqa: N818 - not a failure
@@ -31,7 +31,7 @@ class _EventsEnded(Exception):  # noqa: N818 - not a failure
 
 
 class SessionContext(Protocol):
-    """What Java code may ask of the worker. Only connectors ask for more than offsets."""
+    """Answers requests of Java code to the worker. Tasks only ask for offsets; connectors also make other requests."""
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -39,7 +39,7 @@ class SessionContext(Protocol):
 
 
 class JavaObject(Abandonable):
-    """A connector or task in a JVM. One whose start or stop does not return is abandoned by the end of its JVM."""
+    """A connector or task in a JVM. If its start or stop does not return, it is abandoned, and its JVM is ended."""
 
     settings: ClassVar[JavaSettings]
     _moves_in: Jvm | None = None
@@ -47,9 +47,9 @@ class JavaObject(Abandonable):
 
     @contextmanager
     def starting(self, connector: str) -> Iterator[Jvm]:
-        """Lease the JVM of a connector, and start the Java object there in the body.
+        """Lease the JVM of a connector. In the body, the Java object is started there.
 
-        Raises JvmEndedError if the object was abandoned meanwhile, and what the start of a JVM raises.
+        Raises JvmEndedError if the object was abandoned meanwhile, and the errors of a JVM's start.
         """
         with self._moving(JVMS.lease(connector, self.settings)) as jvm:
             if self._abandoned:
@@ -74,19 +74,19 @@ class JavaObject(Abandonable):
             self._moves_in = None
 
     def abandon(self) -> None:
-        """Kill the JVM if a start or stop is going on there, so that a later start gets another one."""
+        """If a start or stop is in progress, kill the JVM, so that a later start uses another one."""
         self._abandoned = True
         jvm = self._moves_in
         if jvm is not None:
-            reason = f"code there did not return within {self.settings.graceful_timeout_s:g} s once it was to stop"
+            reason = f"Java code did not return within {self.settings.graceful_timeout_s:g} s of the request to stop it"
             _log.warning("The JVM of connector %s is killed: %s", jvm.name, reason)
             jvm.kill(reason)
 
 
 class JavaSession:
-    """A connector, or a task, in a JVM. `stop` is thread-safe; the rest is for one thread at a time.
+    """A connector or a task in a JVM. `stop` is thread-safe; all other methods are for one thread at a time.
 
-    `label` names it in errors. If `stop` or `close` takes too long, the JVM is killed.
+    `label` names the session in errors. If `stop` or `close` takes too long, the JVM is killed.
     """
 
     def __init__(
@@ -98,9 +98,12 @@ class JavaSession:
         plugin: JavaPlugin,
         **request: Any,
     ) -> None:
-        """Open it in a leased JVM, and release that with it. Raises JvmEndedError and JavaError."""
+        """Open the session in a leased JVM. The lease is released with the session.
+
+        Raises JvmEndedError and JavaError.
+        """
         self.jvm = jvm
-        """Where it is."""
+        """The JVM in which the session is."""
         self._settings = settings
         self._label = label
         self._context = context
@@ -118,7 +121,7 @@ class JavaSession:
             except _EventsEnded:
                 raise jvm.ended() from None
             serve = in_context(self._serve)
-            # A process may have no room for another thread.
+            # The process may not have room for another thread.
             threading.Thread(target=serve, args=[events], name=f"java-events-{label}", daemon=True).start()
             undo.pop_all()
 
@@ -127,14 +130,22 @@ class JavaSession:
         return self.call_with_buffers(operation, **request)[0]
 
     def call_with_buffers(self, operation: str, **request: Any) -> tuple[dict[str, Any], memoryview]:
-        """Call the host and return its answer, and the buffers with it. Raises as `call`."""
+        """Call the host, and return its answer and the answer's buffers. Raises the errors of `call`."""
         return self._channel.call(operation, f"{operation}() of {self._label} failed", **request)
 
-    def metrics(self) -> list[tuple[MetricName, float]]:
-        """Ask for the metrics that the plugins of this session have added, beside its other calls.
+    def ask(self, operation: str, **request: Any) -> None:
+        """Call the host without waiting for its answer, which `answer` returns later. Raises JvmEndedError."""
+        self._channel.ask(operation, **request)
 
-        Raises FencepostError if the Java code does not answer in time: it is not asked again, which would take a thread of
-        the JVM each time.
+    def answer(self, operation: str) -> tuple[dict[str, Any], memoryview]:
+        """Return the answer to `ask`, and the answer's buffers. Raises the errors of `call`."""
+        return self._channel.answer(f"{operation}() of {self._label} failed")
+
+    def metrics(self) -> list[tuple[MetricName, float]]:
+        """Ask for the metrics that the plugins of this session have added. This may be done during other calls.
+
+        Raises FencepostError if the Java code does not answer in time. After that, the Java code is not asked again,
+        because each question would take another thread of the JVM.
         """
         if self._closed or self._mute or not self.jvm.is_alive:
             return []
@@ -151,7 +162,7 @@ class JavaSession:
                 "until it is restarted"
             ) from None
         except (JavaError, JvmEndedError, _EventsEnded):
-            # It has ended meanwhile.
+            # The session has ended meanwhile.
             return []
         return [
             (MetricName(one["name"], one["description"], tuple(one["tags"].items())), float(one["value"]))
@@ -159,7 +170,7 @@ class JavaSession:
         ]
 
     def stop(self) -> None:
-        """Have the Java object stop, also during another call, which it may end. Raises JavaError."""
+        """Make the Java object stop, even during another call. The stop may end that call. Raises JavaError."""
         if not self.jvm.is_alive:
             return
         aside = self.jvm.channel()
@@ -196,13 +207,13 @@ class JavaSession:
         self.jvm.kill(reason)
 
     def _serve(self, events: Channel) -> None:
-        """Answer what the Java code asks of its context, until the session is closed or the JVM ends."""
+        """Answer the Java code's calls of its context, until the session is closed or the JVM ends."""
         try:
             while True:
                 event, _ = events.receive()
                 events.send(self._answer(event))
         except _EventsEnded:
-            # The host closes the connection with the session.
+            # The host closes the connection when the session is closed.
             if not self._closed:
                 self._on_end(self.jvm.ended())
         finally:
@@ -220,26 +231,32 @@ class JavaSession:
         return {}
 
     def on_event(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Handle any other request of the Java code. The Java code gets an error that is raised here."""
+        """Handle any other request of the Java code. If this raises an error, the Java code gets it."""
         raise NotImplementedError(f"{kind} of {self._label} ({dict(event)})")
 
     def _on_end(self, error: JvmEndedError) -> None:
-        """Called when the JVM ended though the session is not closed."""
+        """Called if the JVM ends before the session is closed."""
 
 
 def read_offsets(reader: OffsetReader, partitions: Sequence[str | None]) -> list[str | None]:
-    """Read the offsets of source partitions, all as JSON texts. None is a source partition, and the offset of one without."""
+    """Read the offsets of source partitions. The partitions and the offsets are JSON texts.
+
+    A source partition may be None. The offset of a source partition without an offset is None.
+    """
     found = reader.offsets([json.loads(text or "null") for text in partitions])
     return [None if one is None else json.dumps(one) for one in found]
 
 
 class ConnectorSession(JavaSession):
-    """The session of a started connector, whose context also requests task configurations and reports failures."""
+    """The session of a started connector.
+
+    Through its context, Java code also requests task configurations, and reports failures.
+    """
 
     _context: Any
 
     def on_event(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Request the task configurations again, or report a failure."""
+        """Handle a request for new task configurations, or the report of a failure."""
         if kind == "reconfigure":
             self._context.request_task_reconfiguration()
         elif kind == "error":

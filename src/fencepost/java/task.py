@@ -1,4 +1,4 @@
-"""A Java task as a SourceTask: its records arrive as the bytes that Kafka gets."""
+"""A Java task as a SourceTask. Its records arrive as the bytes that are written to Kafka."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from fencepost.java.log_levels import java_levels
 from fencepost.java.session import JavaObject, JavaSession
 
 _WAIT_MS: Final = 1_000
-"""How long to wait for a Java poll, which may take longer: the worker looks for a pause meanwhile, and asks again."""
+"""How long to wait for a Java poll. A poll may take longer: meanwhile the worker checks for a pause, and asks again."""
 
 _WAIT_FOR_INTERVAL_MS: Final = 100
-"""Where transactions end by the time, which the worker looks at between polls."""
+"""How long to wait if transactions end after an interval: the worker checks the interval between polls."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaTaskSetting:
-    """What a Java task needs besides its configuration: its number, and its pipeline as the host in the JVM takes it.
+    """The settings of a Java task besides its configuration: its number, and its pipeline in the form for the host.
 
-    `boundary` is the connector's `transaction.boundary`, POLL if its tasks write without transactions.
+    `boundary` is the connector's `transaction.boundary`, or POLL if its tasks write without transactions.
     """
 
     task: ConnectorTaskId
@@ -45,7 +45,10 @@ class JavaTaskSetting:
 
     @property
     def wait_ms(self) -> int:
-        """How long a poll waits. Each end of a wait costs an idle task CPU, in the worker and in the JVM."""
+        """How long a poll waits.
+
+        Each end of a wait costs CPU in the worker and in the JVM, even if the task is idle.
+        """
         return _WAIT_FOR_INTERVAL_MS if self.boundary is TransactionBoundary.INTERVAL else _WAIT_MS
 
 
@@ -54,24 +57,25 @@ _LEVELS_EVERY_S: Final = 1.0
 
 
 class JavaTask(JavaObject, SourceTask):
-    """A Java task. Subclasses have its plugin and the settings of JVMs."""
+    """A Java task. Subclasses have the plugin and the settings of JVMs."""
 
     plugin: ClassVar[JavaPlugin]
     _places: list[pa.RecordBatch]
 
     def __init__(self, setting: JavaTaskSetting | None = None) -> None:
-        """Only a worker gives a `setting`."""
+        """`setting` is None if the object is not created by a worker."""
         self._setting = setting
         self._session: JavaSession | None = None
         self._returned = self._committed = 0
         self._wants_commits = True
+        self._asked = False
         self._wait_ms = _WAIT_MS if setting is None else setting.wait_ms
         self._levels: dict[str, str] = {}
         self._levels_due = 0.0
         self._places = []
 
     def start(self, config: Config) -> None:
-        """Start the Java task. Raises JavaError, JvmEndedError and what the start of a JVM raises."""
+        """Start the Java task. Raises JavaError, JvmEndedError, and the errors of a JVM's start."""
         if self._setting is None:
             raise IllegalStateError("Tasks of Java connectors run in workers only: run the connector in a worker")
         task = self._setting.task
@@ -86,10 +90,17 @@ class JavaTask(JavaObject, SourceTask):
 
     def poll(self) -> SourceBatch | None:
         """Return the next records, or None after a short wait."""
-        self._pass_log_levels()
-        answer, body = self._opened.call_with_buffers("poll", ms=self._wait_ms)
+        if not self._asked:
+            self._pass_log_levels()
+            self._ask()
+        self._asked = False
+        answer, body = self._opened.answer("poll")
         if "rows" not in answer:
             return None
+        if not self._wants_commits and time.monotonic() < self._levels_due:
+            # Ask for the next records now: the JVM prepares them while the worker writes these. A task that wants
+            # commits is not asked yet, because its `commit` would have to wait for the answer.
+            self._ask()
         self._returned = answer["batch"]
         self._end_transaction(answer["boundary"])
         offsets = [(_decoded(partition), _decoded(offset)) for partition, offset in answer["offsets"]]
@@ -98,25 +109,29 @@ class JavaTask(JavaObject, SourceTask):
         topic = topics[0] if len(topics) == 1 else None
         return SourceBatch.of_columns(record_columns(answer, body), offsets, topic=topic, pipeline=pipeline)
 
+    def _ask(self) -> None:
+        self._opened.ask("poll", ms=self._wait_ms)
+        self._asked = True
+
     def commit(self) -> None:
-        """Let the Java task know that everything returned so far is committed, if it has code for that."""
+        """Tell the Java task that all records returned so far are committed, if the task has code for that."""
         if self._wants_commits and self._returned > self._committed:
             self._committed = self._returned
             places, self._places = self._places, []
             self._opened.call("commit", batch=self._returned, **_written(places))
 
     def stop(self) -> None:
-        """Call the Java task's stop. Its JVM is killed if that does not return in time."""
+        """Call the Java task's stop. If that does not return in time, the JVM is killed."""
         if self._session is not None:
             self._session.stop()
 
     def close(self) -> None:
-        """Wait until the Java task's thread has ended. Its JVM is killed if that takes too long."""
+        """Wait until the Java task's thread has ended. If that takes too long, the JVM is killed."""
         if self._session is not None:
             self._session.close()
 
     def _pass_log_levels(self) -> None:
-        """Pass changed log levels to the JVM, which the task shares with its connector."""
+        """Pass changed log levels to the JVM. The task shares this JVM with its connector."""
         now = time.monotonic()
         if now < self._levels_due:
             return
@@ -146,15 +161,15 @@ class PlacedJavaTask(JavaTask):
     """A Java task that wants to know where each of its records was written."""
 
     def commit_batch(self, batch: SourceBatch, places: pa.RecordBatch) -> None:  # noqa: ARG002 - the JVM has the records
-        """Keep the places for `commit`."""
+        """Keep the partitions and offsets of the written records for the next `commit`."""
         self._places.append(places)
 
 
 def _written(places: Sequence[pa.RecordBatch]) -> dict[str, Any]:
-    """The places of written records in order, for the request `commit`; nothing if they were not kept.
+    """Return the places of written records in order, for the `commit` request; nothing if they were not kept.
 
-    They are runs: `count` records of one topic partition and timestamp with consecutive offsets. The topic of records that a
-    transform dropped is -1.
+    The places are runs: `count` records of one topic partition and timestamp with consecutive offsets. For records that
+    a transform dropped, the topic is -1.
     """
     table = pa.Table.from_batches(places).combine_chunks() if places else pa.table({})
     if not table.num_rows:

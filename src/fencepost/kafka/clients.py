@@ -5,7 +5,7 @@
        └─────> herder ──> config and status store, group member    followers, simple producers, members
 
 A client is created from plain data: a ClientConfig or a ProducerConfig, which can be pickled. Spark's executors get
-that data, and open their connections themselves; a factory never leaves its process.
+this data, and open their own connections; a factory never leaves its process.
 
 Clients of one process with equal configurations share the cluster's metadata (`Cluster.of`) and idle connections
 (`POOL`). So the factory has no state, and there may be any number of factories.
@@ -31,9 +31,9 @@ from fencepost.kafka.producer.transactional import TransactionalProducer
 
 
 class KafkaClients:
-    """Creates clients for real brokers. A test passes a subclass that creates others. Thread-safe.
+    """Creates clients for real brokers. A test passes a subclass that creates other clients. Thread-safe.
 
-    The caller owns the client, and closes it.
+    The caller of a method owns the new client, and closes it.
     """
 
     def admin(self, config: ClientConfig) -> Admin:
@@ -41,7 +41,7 @@ class KafkaClients:
         return Admin(config)
 
     def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
-        """Return the owner of a transactional id, not initialized yet."""
+        """Return a producer that owns a transactional id. It is not initialized yet."""
         return TransactionalProducer(config, transactional_id)
 
     def idempotent_producer(self, config: ProducerConfig) -> IdempotentProducer:
@@ -57,13 +57,13 @@ class KafkaClients:
     ) -> TopicReader:
         """Return a reader of a topic's committed records, up to the topic's end at the time of the read.
 
-        With `only` it reads one partition: open transactions in the others do not delay it. With `most_bytes` the records
-        of one fetch take no more memory, and larger batches are skipped.
+        With `only`, the reader reads one partition, and is not delayed by open transactions in other partitions. With
+        `most_bytes`, the records of one fetch take at most that much memory, and larger batches are skipped.
         """
         return TopicReader(config, topic, only=only, most_bytes=most_bytes)
 
     def last_record_reader(self, config: ClientConfig, topic: str, partition: int) -> LastRecordReader:
-        """Return a reader of the last committed record of a key, without waiting for other writers' transactions."""
+        """Return a reader of a key's last committed record. It does not wait for transactions of other writers."""
         return LastRecordReader(config, topic, partition)
 
     def topic_log(

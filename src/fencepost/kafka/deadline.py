@@ -1,4 +1,7 @@
-"""Time budgets: a Deadline is created where a budget begins and passed to everything done within it."""
+"""Time budgets.
+
+A Deadline is created when a budget begins, and is passed to every call that must end within the budget.
+"""
 
 from __future__ import annotations
 
@@ -48,5 +51,5 @@ class Backoff:
         time.sleep(min(self.next_s(), deadline.remaining_s))
 
     def reset(self) -> None:
-        """Begin with the first pause again."""
+        """Start again with the first pause."""
         self._tries = 0

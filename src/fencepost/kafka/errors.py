@@ -6,24 +6,24 @@
     │   └── ConcurrentTransactionsError   the last transaction of the transactional id does not end
     ├── AuthenticationError         the broker does not accept the credentials, or the TLS handshake fails
     ├── AuthorizationError          the principal lacks a right
-    ├── UnsupportedBrokerError      the broker is too old for what is asked
+    ├── UnsupportedBrokerError      the broker is too old for the request
     ├── TopicNotFoundError          the topic does not exist and the broker does not create it
-    ├── PartitionGoneError          the topic has a partition no more for which records are sent
+    ├── PartitionGoneError          the topic no longer has a partition for which records are sent
     ├── TopicCreationError          the topic cannot be created
-    ├── DisklessTopicError          the topic takes no transactions (KIP-1150)
+    ├── DisklessTopicError          the topic does not accept transactions (KIP-1150)
     ├── RecordTooLargeError         one record is larger than a limit
     ├── InvalidTimestampError       the timestamps of records are too far from the broker's clock
-    ├── InvalidProducerEpochError   a writer's transaction is over; its owner knows why (`TransactionalProducer.resolve`)
+    ├── InvalidProducerEpochError   a writer's transaction is over; `TransactionalProducer.resolve` finds out why
     ├── ProducerFencedError         a newer instance of the task owns the transactional id
     ├── TransactionExpiredError     the transaction ran longer than transaction.timeout.ms
     ├── TransactionAbortableError   the transaction must be aborted; the same records may be sent in a new one
     │   ├── DeliveryTimeoutError    a batch was not acknowledged within delivery.timeout.ms
-    │   └── LostEpochError          the coordinator raised the epoch and forgot for whom
-    ├── GroupProtocolError          a worker of the group sent what cannot be read
+    │   └── LostEpochError          the coordinator raised the epoch, but does not remember for whom
+    ├── GroupProtocolError          a worker of the group sent data that cannot be read
     ├── UnknownOutcomeError         nobody knows whether the commit took place until the committed offsets are read
-    └── BrokerRefusedError          any other error that a broker answers
+    └── BrokerRefusedError          any other error in a broker's answer
 
-Spark's executors send them to the worker with their attributes: `engine/reports.py` lists those.
+Spark's executors send these errors to the worker with their attributes. `engine/reports.py` lists these attributes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fencepost.config.file_descriptors import OutOfFileDescriptorsError
 
 
 class KafkaError(FencepostError):
-    """The base of errors of the communication with a Kafka cluster; never raised itself."""
+    """The base of errors of the communication with a Kafka cluster. This class itself is never raised."""
 
 
 class BrokerUnavailableError(KafkaError, RetriableError):
@@ -59,7 +59,8 @@ class NoDescriptorError(BrokerUnavailableError, OutOfFileDescriptorsError):
 class ConcurrentTransactionsError(BrokerUnavailableError):
     """The last transaction of a transactional id does not end (CONCURRENT_TRANSACTIONS).
 
-    Retriable: it ends once the brokers are healthy again, or repaired. `state` is the coordinator's, None if unknown.
+    Retriable: the transaction ends once the brokers are healthy again, or repaired. `state` is the transaction's state
+    at the coordinator; None if it is unknown.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ HELD_UP: Final = (
     "Either a partition that it wrote to has no leader, or fewer replicas in sync than min.insync.replicas: check the "
     "brokers' health. Or the coordinator has a known fault (KAFKA-19999, Kafka 4.2 and later)"
 )
-"""Why a transaction may not end."""
+"""Possible reasons why a transaction does not end, for messages."""
 
 
 class AuthenticationError(KafkaError):
-    """The broker does not accept the credentials, or its certificate (or ours) is not trusted."""
+    """The broker does not accept the credentials, or one side does not trust the other's certificate."""
 
 
 class AuthorizationError(KafkaError):
@@ -110,7 +111,10 @@ class UnsupportedBrokerError(KafkaError):
 
 
 class TopicNotFoundError(KafkaError):
-    """The topic does not exist, and the broker does not create it automatically. `to_read` is for the message."""
+    """The topic does not exist, and the broker does not create it automatically.
+
+    `to_read` selects the message for readers.
+    """
 
     def __init__(self, topic: str, *, to_read: bool = False) -> None:
         super().__init__(
@@ -125,7 +129,7 @@ class TopicNotFoundError(KafkaError):
 class PartitionGoneError(KafkaError):
     """Records were sent for a partition that its topic does not have any more.
 
-    Kafka removes none: the topic is another one.
+    Kafka never removes partitions, so the topic was deleted and created again.
     """
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -166,9 +170,9 @@ class RecordTooLargeError(KafkaError):
     """
 
     def __init__(self, topic: str, size: int, limit: int | None, setting: str) -> None:
-        told = "" if limit is None else f"the {limit} bytes that "
+        limit_text = "" if limit is None else f"the {limit} bytes that "
         super().__init__(
-            f"A record for topic {topic} takes {size} bytes, more than {told}{setting} allows: "
+            f"A record for topic {topic} takes {size} bytes, more than {limit_text}{setting} allows: "
             f"raise {setting}, or make the source's records smaller"
         )
         self.topic = topic
@@ -181,11 +185,11 @@ class InvalidTimestampError(KafkaError):
     """A broker refuses records because their timestamps are too far from its clock (INVALID_TIMESTAMP)."""
 
     def __init__(self, topic: str, detail: str | None = None) -> None:
-        told = f" ({detail.rstrip('.')})" if detail else ""
+        detail_text = f" ({detail.rstrip('.')})" if detail else ""
         super().__init__(
             f"The broker refused records for topic {topic} with INVALID_TIMESTAMP: their timestamps are further from "
             "the broker's clock than message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic "
-            f"allow{told}. Set the clocks of this machine and of the brokers; if the source gives its records "
+            f"allow{detail_text}. Set the clocks of this machine and of the brokers; if the source gives its records "
             "timestamps, check those"
         )
         self.topic = topic
@@ -236,9 +240,9 @@ class TransactionExpiredError(KafkaError):
 
 
 class TransactionAbortableError(KafkaError):
-    """The transaction must be aborted; the same records may then be sent in a new one.
+    """The transaction must be aborted. The same records may then be sent in a new transaction.
 
-    Outside of transactions: records that were written stay, and the same records may be sent again.
+    Outside of transactions, records that were written stay in the topic, and the same records may be sent again.
     """
 
 
@@ -255,7 +259,10 @@ class TransactionalIdExpiredError(TransactionAbortableError):
 
 
 class LostEpochError(TransactionAbortableError):
-    """A coordinator raised the epoch, and refused the retry after its answer was lost. The id can be initialized again."""
+    """A coordinator raised the epoch, but its answer was lost, and it refuses the producer's retry.
+
+    The id can be initialized again.
+    """
 
     def __init__(self, transactional_id: str) -> None:
         super().__init__(
@@ -267,7 +274,7 @@ class LostEpochError(TransactionAbortableError):
 
 
 class DeliveryTimeoutError(TransactionAbortableError):
-    """A batch was not acknowledged within `delivery.timeout.ms`. Whether the broker has it is not known."""
+    """A batch was not acknowledged within `delivery.timeout.ms`. It is unknown whether the broker has it."""
 
     def __init__(self, topic: str, partition: int, *, waited_ms: int, last_problem: str) -> None:
         super().__init__(
@@ -281,10 +288,10 @@ class DeliveryTimeoutError(TransactionAbortableError):
 
 
 class UnknownOutcomeError(KafkaError):
-    """A commit was sent and its outcome is unknown.
+    """A commit was sent, but its outcome is unknown.
 
-    The task must initialize its transactional id again, which ends the transaction one way or the other, and read the
-    committed offsets to learn the outcome.
+    The task must initialize its transactional id again, which either commits or aborts the transaction. Then it must
+    read the committed offsets, which show the outcome.
     """
 
     def __init__(self, transactional_id: str, last_problem: str) -> None:
@@ -309,14 +316,14 @@ class GroupProtocolError(KafkaError):
 
 
 class BrokerRefusedError(KafkaError):
-    """A broker answered with an error that has no separate class.
+    """A broker answered with an error that has no class of its own.
 
     `code` is Kafka's error code and `name` its name (https://kafka.apache.org/protocol#protocol_error_codes).
     """
 
     def __init__(self, request: str, code: int, name: str, detail: str | None = None) -> None:
-        told = f": {detail}" if detail else ""
-        super().__init__(f"The broker refused {request} with {name} ({code}){told}")
+        detail_text = f": {detail}" if detail else ""
+        super().__init__(f"The broker refused {request} with {name} ({code}){detail_text}")
         self.request = request
         self.code = code
         self.name = name

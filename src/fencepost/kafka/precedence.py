@@ -1,9 +1,9 @@
-"""Lets the heartbeat of a worker's group go first, when it is due.
+"""Lets the heartbeat of a worker's group go first when it is due.
 
-All threads of a process share one interpreter, which has no priorities. The thread with the heartbeat needs it a dozen
-times for one, and each time waits behind every task that has something to do. On a busy machine with many tasks that
-would take longer than the session time-out. So threads of tasks, and threads that send requests to brokers, wait while
-the heartbeat is due and not answered.
+All threads of a process share one interpreter, which has no priorities. The thread that sends the heartbeat needs the
+interpreter a dozen times for each heartbeat, and each time it may wait for every busy task. On a busy machine with many
+tasks, these waits together would take longer than the session time-out. So threads of tasks, and threads that send
+requests to brokers, wait while the heartbeat is due and not answered.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from typing import Final
 
 LONGEST_SECONDS: Final = 2.0
-"""How long threads wait for one heartbeat: a coordinator that does not answer must not delay tasks."""
+"""The maximum time that threads wait for a heartbeat: a silent coordinator must not delay tasks for longer."""
 
 _NEVER: Final = float("inf")
 
 
 class Precedence:
-    """One thread announces when it has something urgent to do; others wait until it has. Thread-safe."""
+    """One thread announces an urgent request. Other threads wait until the request is answered. Thread-safe."""
 
     def __init__(self, longest_s: float = LONGEST_SECONDS) -> None:
         self._longest_s = longest_s
@@ -27,9 +27,9 @@ class Precedence:
         self._due_at = _NEVER
 
     def announce(self, due_at: float | None) -> None:
-        """Announce when the next urgent request is due, on the monotonic clock; None if none is.
+        """Announce when the next urgent request is due, on the monotonic clock; None if there is none.
 
-        It takes the place of the one that was announced before.
+        Each announcement replaces the previous one.
         """
         with self._changed:
             self._due_at = _NEVER if due_at is None else due_at
@@ -45,4 +45,4 @@ class Precedence:
 
 
 HEARTBEAT: Final = Precedence()
-"""The process's own: the interpreter's lock is one per process, too."""
+"""The object for the whole process, because a process has only one interpreter lock."""

@@ -1,9 +1,10 @@
-"""The REST application: its routes, and the middleware between requests and a herder.
+"""The REST application: its routes, and the middleware that requests pass before they reach a herder.
 
-Each path has its spelling with a trailing slash, and OPTIONS. Requests of pages of other sites are refused. Requests
-pass basic authentication, if there are users. Requests between workers that change something are signed instead, as in
-Kafka Connect, and a worker's health needs no authentication. Requests that only read need a user even if they are
-signed: a worker that asks another on behalf of a user forwards the user's credentials.
+Each path also exists with a trailing slash, and supports OPTIONS. Requests from pages of other sites are refused. If
+there are users, requests need basic authentication. There are two exceptions: requests between workers that change
+something are signed instead, as in Kafka Connect, and a worker's health needs no authentication. Requests that only
+read need a user even if they are signed: a worker that asks another on behalf of a user forwards the user's
+credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from aiohttp.typedefs import Middleware
 from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.config.rest_config import CrossOrigin
 from fencepost.herder.errors import RequestFailedError, RequestTargetError
-from fencepost.herder.peers.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
+from fencepost.herder.peers.rest_client import (
+    MISSING_RIGHT_HEADER,
+    REQUEST_TIMEOUT_SECONDS,
+    UNANSWERED,
+    RestClient,
+)
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.rest.cross_origin import OwnAddresses, access, allow_reading
 from fencepost.rest.forwarding import forward
@@ -34,7 +40,7 @@ _log: Final = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CONNECTOR: Final = "/connectors/{connector}"
-"""The path of a connector."""
+"""The path of a connector, in aiohttp's pattern syntax."""
 
 _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
 _OPEN: Final = (
@@ -43,12 +49,12 @@ _OPEN: Final = (
     ("PUT", re.compile(r"/connectors/[^/]+/fence/?")),
     ("POST", re.compile(r"/connectors/[^/]+/tasks/?")),
 )
-"""Requests that need no user."""
+"""Requests that need no authentication."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The handler of a method on a path, in aiohttp's pattern syntax.
+    """A method, a path in aiohttp's pattern syntax, and their handler.
 
     `produces` is the content type that the client must accept; None leaves the choice to the handler.
     """
@@ -60,13 +66,13 @@ class Route:
 
 
 def name_of(request: web.Request) -> str:
-    """Return the connector that the path names."""
+    """Return the name of the connector in the path."""
     return request.match_info["connector"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Access control: `credentials` are passwords by user; None: no authentication."""
+    """Access control. `credentials` are passwords by user; None means that there is no authentication."""
 
     client: RestClient
     credentials: Mapping[str, str] | None = field(default=None, repr=False)
@@ -76,14 +82,14 @@ class Gate:
 
 
 def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
-    """Return an application that answers to the routes."""
+    """Return an application with these routes."""
     app = web.Application(
         middlewares=[
             _errors,
             access(gate.cross_origin, gate.own),
-            _time_limit(gate.timeout_seconds),
             _authentication(gate.credentials),
             _forwarding(gate),
+            _time_limit(gate.timeout_seconds),
         ],
         client_max_size=MAX_BODY_BYTES,
     )
@@ -93,7 +99,7 @@ def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
 
 
 def _add_routes(app: web.Application, routes: Iterable[Route]) -> None:
-    """Add routes, each with and without a trailing slash, and HEAD and OPTIONS where they apply."""
+    """Add routes with and without a trailing slash, and add HEAD and OPTIONS where they apply."""
     by_path: dict[str, list[Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, []).append(route)
@@ -123,7 +129,7 @@ def _excluded(parameters: list[str]) -> bool:
 
 
 def names(header: str, content_type: str) -> bool:
-    """Return whether an Accept header names a content type, not only by a wildcard."""
+    """Return whether an Accept header names a content type itself, not just a wildcard that includes it."""
     return any(
         name.strip().lower() == content_type and not _excluded([text.strip().lower() for text in parameters])
         for name, *parameters in (part.split(";") for part in header.split(","))
@@ -131,7 +137,7 @@ def names(header: str, content_type: str) -> bool:
 
 
 def accepting(content_type: str, handler: Handler) -> Handler:
-    """Return the handler for clients that accept its content type; others get 406."""
+    """Return a handler that serves clients that accept its content type, and answers 406 to others."""
 
     async def checked(request: web.Request) -> web.StreamResponse:
         header = request.headers.get(hdrs.ACCEPT, "").strip()
@@ -153,7 +159,7 @@ def _options(methods: list[str]) -> Handler:
 
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn errors into JSON with their status."""
+    """Turn errors into JSON answers with the right status."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -168,12 +174,12 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         missing = {MISSING_RIGHT_HEADER: "true"} if isinstance(error, AuthorizationError) else None
         return error_response(status, str(error), missing)
     except Exception as error:  # noqa: BLE001 - it is answered and logged
-        _log.exception("%s %s failed by a fault of this worker", request.method, request.path)
+        _log.exception("%s %s failed because of a fault of this worker", request.method, request.path)
         return error_response(500, f"A fault of this worker: {type(error).__name__}. Its log says more")
 
 
 def _text(request: web.Request, error: web.HTTPException) -> str:
-    """Return the message; the texts of aiohttp's own errors only repeat the status."""
+    """Return a message for an error, because the texts of aiohttp's own errors only repeat the status."""
     if error.text and not error.text.startswith(f"{error.status}:"):
         return error.text
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -216,16 +222,32 @@ def _authentication(credentials: Mapping[str, str] | None) -> Middleware:
 def _forwarding(gate: Gate) -> Middleware:
     @web.middleware
     async def forwarding(request: web.Request, handler: Handler) -> web.StreamResponse:
+        end = asyncio.get_running_loop().time() + gate.timeout_seconds
         try:
             return await handler(request)
         except RequestTargetError as target:
-            return await forward(request, target, gate.client)
+            return await _forward_until(end, request, target, gate)
 
     return forwarding
 
 
+async def _forward_until(end: float, request: web.Request, target: RequestTargetError, gate: Gate) -> web.Response:
+    """Forward a request, and name the other worker if it does not answer until `end`, on the loop's clock."""
+    limit = asyncio.timeout_at(end)
+    try:
+        async with limit:
+            return await forward(request, target, gate.client)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise RequestFailedError(
+            f"The request was not completed within {gate.timeout_seconds:.0f} s: the worker at {target.forward_url}, to which it "
+            f"was forwarded, did not answer. {UNANSWERED}"
+        ) from None
+
+
 def _authenticate(request: web.Request, credentials: Mapping[str, str]) -> None:
-    """Raise 401 unless a request has the name and password of a user, or needs none."""
+    """Raise 401 if a request needs a user, and does not have a user's name and password."""
     if any(request.method == method and path.fullmatch(request.rel_url.raw_path) for method, path in _OPEN):
         return
     if not _known(request.headers.get(hdrs.AUTHORIZATION, ""), credentials):
@@ -241,6 +263,6 @@ def _known(header: str, credentials: Mapping[str, str]) -> bool:
     except ValueError:
         return False
     expected = credentials.get(given.login)
-    # Always compared, so that the time does not reveal which names exist.
+    # The passwords are always compared, so that the duration does not reveal which names exist.
     same = hmac.compare_digest(given.password.encode(), (expected or "").encode())
     return same and expected is not None

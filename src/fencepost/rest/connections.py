@@ -1,12 +1,12 @@
 """Accepts the connections of clients, and limits their number.
 
-A connection occupies a file descriptor for as long as its client likes. If there are too many, the one that has waited
-longest for its client is closed:
+A connection occupies a file descriptor for as long as its client likes. If there are too many connections, the one that
+has waited longest for its client is closed:
 
     accept -> TLS handshake (waits) -> request (waits until it is there as a whole) -> handler -> answer (waits for a
     client that does not read it) -> the next request (waits) ...
 
-Until such a connection exists, or one ends, no other is accepted: the next ones wait in the system's queue.
+If no open connection waits for its client, new connections stay in the system's queue until an open one waits or ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AGAIN_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 0.5
 
 Opening = asyncio.Task[None]
-"""The TLS handshake of a connection that has no protocol yet."""
+"""The TLS handshake of an accepted connection. It has no protocol object until the handshake is done."""
 
 
 MakeProtocol = Callable[["Connections"], HttpProtocol]
@@ -41,18 +41,18 @@ class Connections:
 
     def __init__(self) -> None:
         self._spare = SpareDescriptors()
-        # Since when they are open, or have waited for the next request; ordered by these times.
+        # For each connection, when it was opened, or when it began to wait for its next request; ordered by this time.
         self._open: dict[Opening | HttpProtocol, float] = {}
         self._changed = asyncio.Event()
         self._accepting: list[asyncio.Task[None]] = []
 
     def accept(self, listening: socket.socket, tls: ssl.SSLContext | None, make: MakeProtocol) -> None:
-        """Accept connections at a listening socket from now on, each with its own protocol."""
+        """From now on, accept connections at a listening socket. Each one has its own protocol object."""
         listening.setblocking(False)
         self._accepting.append(asyncio.create_task(self._accept(listening, tls, make)))
 
     async def stop(self) -> None:
-        """Stop accepting connections, and end those without a protocol. aiohttp ends the others."""
+        """Stop accepting connections, and end connections without a protocol object. aiohttp ends all others."""
         ending = [*self._accepting, *(each for each in self._open if isinstance(each, asyncio.Task))]
         for task in ending:
             task.cancel()
@@ -60,12 +60,12 @@ class Connections:
         self._spare.release()
 
     def opened(self, protocol: HttpProtocol) -> None:
-        """Count a connection, or record that it starts waiting for its client's next request."""
+        """Count a connection, or record that it has begun to wait for its client's next request."""
         self.closed(protocol)
         self._open[protocol] = asyncio.get_running_loop().time()
 
     def closed(self, connection: HttpProtocol | Opening) -> None:
-        """Stop counting a connection. This may allow another one to be closed in favour of a new one."""
+        """Stop counting a connection, so that another one may be accepted."""
         self._open.pop(connection, None)
         self._changed.set()
 
@@ -102,9 +102,9 @@ class Connections:
                         await self._changed.wait()
 
     def _close_one(self) -> bool:
-        """Close the connection that has waited longest for its client.
+        """Close the connection that has waited longest for its client. Return whether there is one.
 
-        A new connection has some time to send its request.
+        A connection that has waited only for a short time stays open: its client may be about to send a request.
         """
         latest = asyncio.get_running_loop().time() - _GRACE_SECONDS
         for connection, since in self._open.items():
@@ -116,7 +116,7 @@ class Connections:
 
 
 async def _open(client: socket.socket, tls: ssl.SSLContext | None, protocol: Callable[[], HttpProtocol]) -> None:
-    """Give an accepted connection its protocol, after the TLS handshake if there is one."""
+    """Give an accepted connection its protocol object, after the TLS handshake if there is one."""
     limits = {} if tls is None else {"ssl_handshake_timeout": _HANDSHAKE_SECONDS}
     try:
         await asyncio.get_running_loop().connect_accepted_socket(protocol, client, ssl=tls, **limits)

@@ -14,7 +14,7 @@ from fencepost.rest.app import CONNECTOR, Route, name_of
 from fencepost.rest.requests import json_body
 from fencepost.rest.responses import created, empty, json_response
 
-# No task has a greater number.
+# The numbers of tasks have at most nine digits.
 _TASK: Final = CONNECTOR + "/tasks/{task:[0-9]{1,9}}"
 
 
@@ -49,7 +49,7 @@ class ConnectorsResource:
             try:
                 expanded[name] = await self._expanded(name, wanted)
             except NotFoundError:
-                # Deleted since the names were listed.
+                # The connector was deleted after the names were listed.
                 continue
         return json_response(expanded)
 

@@ -1,11 +1,12 @@
-"""Refuses requests from pages of other sites, and those under a host name that is not the worker's.
+"""Refuses requests from pages of other sites, and requests under a host name that is not the worker's.
 
 A browser sends requests to any reachable address on behalf of any page, so a page of another site could restart
-connectors. The browser names the page's origin in such a request, in the header Origin. A page whose own host name
-resolves to the loopback address (DNS rebinding) would have the same origin, so there the name in the header Host is
-checked.
+connectors. In such a request, the browser names the page's origin in the header Origin. But if the page's own host name
+resolves to the loopback address (DNS rebinding), the worker would seem to be of the same origin. So in that case the
+name in the header Host is checked.
 
-Other programs send no Origin, and the host that they were given, so they are not affected.
+Other programs are not affected: they send no Origin, and their Host header has the name in the URL that they were
+given.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _FETCH_SITE: Final = "Sec-Fetch-Site"
 _FETCH_MODE: Final = "Sec-Fetch-Mode"
 _FETCH_DESTINATION: Final = "Sec-Fetch-Dest"
 _OWN_SITE: Final = "same-origin"
-# A browser's user typed the address, or opened a bookmark.
+# The value that browsers send if the user typed the address or opened a bookmark.
 _NO_SITE: Final = "none"
 
-# As Connect's server has them, with the header for a password in addition.
+# The same lists as in Connect's server, plus the header for a password.
 _METHODS: Final = ("GET", "POST", "HEAD")
 _HEADERS: Final = "X-Requested-With, Content-Type, Accept, Origin, Authorization"
 _PREFLIGHT_SECONDS: Final = 60
@@ -46,9 +47,9 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OwnAddresses:
-    """The addresses of a worker: `names` are host names and `origins` like http://host:port, in lower case.
+    """The addresses of a worker: `names` are host names, and `origins` are like http://host:port, in lower case.
 
-    `loopback` are the loopback addresses that it listens on.
+    `loopback` are the loopback addresses that the worker listens on.
     """
 
     names: Collection[str] = ()
@@ -57,7 +58,7 @@ class OwnAddresses:
 
 
 def access(config: CrossOrigin, own: OwnAddresses) -> Middleware:
-    """Return the middleware that refuses requests with 403, and answers preflights of the origins that are allowed."""
+    """Return the middleware that refuses requests with 403, and answers preflight requests from allowed origins."""
 
     @web.middleware
     async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -78,7 +79,10 @@ def access(config: CrossOrigin, own: OwnAddresses) -> Middleware:
 
 
 def allow_reading(config: CrossOrigin) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Allow pages of the allowed origins to read a response, before it is sent."""
+    """Return a function that allows pages of the allowed origins to read a response.
+
+    The function is called before the response is sent.
+    """
 
     async def allow(request: web.Request, response: web.StreamResponse) -> None:
         origin = request.headers.get(hdrs.ORIGIN)
@@ -95,7 +99,10 @@ def is_allowed(origin: str, config: CrossOrigin) -> bool:
 
 
 def is_known_host(header: str, config: CrossOrigin, own: OwnAddresses) -> bool:
-    """Return whether a Host header has a name of this machine or of the worker, or one that is allowed; with any port."""
+    """Return whether a Host header has a name of this machine or of the worker, or an allowed name.
+
+    Any port is allowed.
+    """
     match = _HOST.fullmatch(header)
     if match is None:
         return False
@@ -104,17 +111,17 @@ def is_known_host(header: str, config: CrossOrigin, own: OwnAddresses) -> bool:
 
 
 def is_own(origin: str, url: str, own: OwnAddresses) -> bool:
-    """Return whether an origin is the worker's own: the client's URL of it (http://host), or one of its own addresses.
+    """Return whether an origin is the worker's own: `url`, which the client used (http://host), or an address in `own`.
 
-    Behind a proxy that ends TLS the scheme of the page is another one: `Sec-Fetch-Site`, which browsers send to https,
-    shows that the page is the worker's, or its origin is allowed by its name.
+    Behind a proxy that ends TLS, the scheme of the page differs from the worker's. Then either `Sec-Fetch-Site`, which
+    browsers send to https addresses, shows that the page is the worker's, or the origin must be allowed by its name.
     """
     given = _with_port(origin.lower())
     return given is not None and given in {_with_port(url.lower()), *map(_with_port, own.origins)}
 
 
 def _with_port(url: str) -> tuple[str, str, str] | None:
-    """Return the scheme, the name and the port of an origin, None if it is not one."""
+    """Return the scheme, the name and the port of an origin; None if the text is not an origin."""
     match = _ORIGIN.fullmatch(url)
     address = None if match is None else _HOST.fullmatch(match["address"])
     if match is None or address is None:
@@ -146,7 +153,7 @@ def _came_to(request: web.Request) -> Address | None:
 
 
 def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
-    # Only browsers set it, whatever a proxy does to the header Host.
+    # Only browsers set this header, and it stays right if a proxy changes the header Host.
     if request.headers.getall(_FETCH_SITE, []) == [_OWN_SITE]:
         return
     if not is_own(origin, f"{request.scheme}://{request.headers.get(hdrs.HOST, '')}", own):
@@ -154,7 +161,10 @@ def _check_origin(request: web.Request, origin: str, own: OwnAddresses) -> None:
 
 
 def _check_site(request: web.Request, config: CrossOrigin) -> None:
-    """Refuse requests of other sites' pages that have no Origin, such as one for an image. Links to the page at /ui may pass."""
+    """Refuse requests from pages of other sites that have no Origin, such as a request for an image.
+
+    Links to the page at /ui may pass.
+    """
     headers = request.headers
     sites = headers.getall(_FETCH_SITE, [])
     if ANY in config.origins or all(site in (_OWN_SITE, _NO_SITE) for site in sites):

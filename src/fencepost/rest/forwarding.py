@@ -1,7 +1,8 @@
 """Forwards requests to the worker that must process them.
 
-Another worker forwards the request with `forward=true`. If the leader changed meanwhile, the next worker forwards it
-once more, with `forward=false`. The worker after that answers 409, and clients retry.
+The worker that a client asks forwards the request with `forward=true`. If the leader has changed meanwhile, the second
+worker forwards the request once more, with `forward=false`. If the third worker cannot process the request either, it
+answers 409, and clients retry.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, *request_signi
 async def forward(request: web.Request, target: RequestTargetError, client: RestClient) -> web.Response:
     """Send a request to the worker that can process it, and return its answer.
 
-    Raises RebalanceNeededError if that worker is unknown, or the request was forwarded too often, and
-    RequestFailedError if it does not answer.
+    Raises RebalanceNeededError if that worker is unknown, or if the request was forwarded too often. Raises
+    RequestFailedError if that worker does not answer.
     """
     hop = next_hop(request.query)
     if target.forward_url is None or hop is None:
@@ -41,7 +42,7 @@ async def forward(request: web.Request, target: RequestTargetError, client: Rest
 
 
 def next_hop(query: Mapping[str, str]) -> str | None:
-    """Return the value of `forward` for the next worker, None if there must be none."""
+    """Return the value of `forward` for the next worker; None if the request must not be forwarded any more."""
     if _FORWARD not in query:
         return "true"
     return "false" if boolean(query, _FORWARD) else None
@@ -54,6 +55,6 @@ def _relayed(request: web.Request, answer: WorkerResponse) -> web.Response:
     if MISSING_RIGHT_HEADER in answer.headers:
         headers[MISSING_RIGHT_HEADER] = answer.headers[MISSING_RIGHT_HEADER]
     if hdrs.LOCATION in answer.headers:
-        # The client keeps talking to the worker that it chose.
+        # The address in the answer must be at the worker that the client chose.
         headers[hdrs.LOCATION] = origin(request) + urlsplit(answer.headers[hdrs.LOCATION]).path
     return web.Response(status=answer.status, body=answer.body or None, headers=headers)

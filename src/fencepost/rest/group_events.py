@@ -1,6 +1,6 @@
-"""Rebalances and fencing rounds as the page at /ui shows them, from the metrics of this worker's membership.
+"""Rebalances and fencing rounds for the page at /ui, from the metrics of this worker's membership in its group.
 
-Each worker sees all rebalances of its group. Only the leader runs fencing rounds and sees them.
+Each worker sees all rebalances of its group. Only the leader runs and sees fencing rounds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fencepost.herder.core.observation import Json
 
 _PREFIX: Final = "kafka_connect_worker_rebalance_"
 _KEPT: Final = 50
-# Collecting the metrics of hundreds of tasks takes a while: it must not take more than a fiftieth of the time.
+# Collecting the metrics of hundreds of tasks takes a while. It may use at most a fiftieth of a worker's time.
 _SHARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCounters:
-    """The counters of a worker since its start; times are in seconds. `last` is the time since the last rebalance."""
+    """The counters of a worker since its start. Times are in seconds. `last` is the time since the last rebalance."""
 
     leader: str | None = None
     generation: int = 0
@@ -40,7 +40,7 @@ class GroupCounters:
 
 
 def counters(metrics: Iterable[Metric]) -> GroupCounters | None:
-    """Return the counters that are among the metrics of a worker; None if it is in no group."""
+    """Return the counters among a worker's metrics; None if the worker is not in a group."""
     values: dict[str, float] = {}
     leader = None
     for metric in metrics:
@@ -64,9 +64,10 @@ def counters(metrics: Iterable[Metric]) -> GroupCounters | None:
 
 
 def events(before: GroupCounters | None, now: GroupCounters, now_ms: int) -> Iterator[Json]:
-    """Yield the events between two readings: at most one of each kind, with the count.
+    """Yield the events between two readings: at most one of each kind, with a count.
 
-    `at` is a time in milliseconds, None for fencing rounds before the first reading; `seconds` is their total duration.
+    `at` is a time in milliseconds; None for fencing rounds before the first reading. `seconds` is the total duration of
+    the counted events.
     """
     known = before or GroupCounters()
     if (count := now.rounds - known.rounds) > 0:
@@ -82,23 +83,23 @@ def events(before: GroupCounters | None, now: GroupCounters, now_ms: int) -> Ite
 
 
 class GroupEvents:
-    """Remembers the last events. Reads the counters on request, but not too often."""
+    """Remembers the last events. It reads the counters on request, but not too often."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._events: deque[Json] = deque(maxlen=_KEPT)
         self._last: GroupCounters | None = None
-        self._next_look: float | None = None
+        self._next_read: float | None = None
 
     async def shown(self) -> Json | None:
-        """Return this worker's view of the group, with the last events, the newest first; None without a group."""
-        if self._next_look is None or time.monotonic() >= self._next_look:
+        """Return this worker's view of the group, and the last events, the newest first; None without a group."""
+        if self._next_read is None or time.monotonic() >= self._next_read:
             began = time.monotonic()
             found = await asyncio.to_thread(lambda: counters(self._registry.collect()))
             if found is not None:
                 self._events.extendleft(events(self._last, found, time.time_ns() // 1_000_000))
             self._last = found
-            self._next_look = time.monotonic() + _SHARE * (time.monotonic() - began)
+            self._next_read = time.monotonic() + _SHARE * (time.monotonic() - began)
         if self._last is None:
             return None
         last = self._last

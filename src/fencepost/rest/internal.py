@@ -13,7 +13,7 @@ from fencepost.rest.responses import empty, json_response
 
 
 class InternalResource:
-    """Takes rounds of fencing and task configurations, and shows transactions."""
+    """Accepts requests for fencing rounds, accepts task configurations, and shows transactions."""
 
     def __init__(self, peers: PeerRequests) -> None:
         self._peers = peers

@@ -1,4 +1,4 @@
-"""The levels of loggers, of this worker or of all (KIP-495, KIP-976)."""
+"""The levels of loggers, on this worker or on all workers (KIP-495, KIP-976)."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ _LARGEST_PAGE: Final = 10_000
 
 
 class OffsetsResource:
-    """Shows offsets, and changes a stopped connector's.
+    """Shows the offsets of connectors, and changes the offsets of stopped ones.
 
-    `?limit=N` shows a page of at most N offsets. If there are more, the answer has a text `next`: `&after=` with this text
-    shows the next page. Connect has no pages.
+    `?limit=N` shows a page of at most N offsets. If there are more, the answer has a text `next`. `&after=` with this
+    text shows the next page. Connect itself has no pages.
     """
 
     def __init__(self, offsets: Offsets) -> None:

@@ -1,4 +1,4 @@
-"""The page at /ui: its files, and the answers that only it needs, below /ui/api.
+"""The page at /ui: its files, and below /ui/api the answers that only the page needs.
 
 The files are in the folder `ui`: modules that browsers load unchanged. Nothing is loaded from elsewhere: the content
 security policy allows no inline script and no other server.
@@ -40,10 +40,10 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
 }
 _INDEX: Final = "index.html"
-_LOOK_SECONDS: Final = 2.0
-# Several browsers share the same answer for this time.
+_EVENT_INTERVAL_SECONDS: Final = 2.0
+# Answers are computed once for all browsers that ask within this time.
 _FRESH_SECONDS: Final = 1.0
-# A request has a time limit. A browser reconnects by itself.
+# A stream ends after this time, because requests have a time limit. The browser reconnects by itself.
 _STREAM_SECONDS: Final = 60.0
 _AGAIN_MS: Final = 1_000
 _LOG_LINES: Final = 500
@@ -59,7 +59,7 @@ class _File:
 
 
 class PageResource:
-    """Serves the page, and its data, from `start` to `close`."""
+    """Serves the page and its data, between `start` and `close`."""
 
     def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
         self._herder = herder
@@ -95,7 +95,10 @@ class PageResource:
         self._sampling = asyncio.ensure_future(self._sample())
 
     def close(self) -> None:
-        """End all streams of events: the server waits for its requests before it stops. Keep no more figures."""
+        """End all event streams, and stop keeping figures and log lines.
+
+        A stream is a request, and the server waits for its requests before it stops.
+        """
         self._closed.set()
         if self._sampling is not None:
             self._sampling.cancel()
@@ -107,11 +110,11 @@ class PageResource:
             try:
                 await self._herder.observation.sample()
             except Exception:  # noqa: BLE001 - the next figures may come nevertheless
-                _log.exception("The figures of the connectors were not kept this time")
+                _log.exception("The figures of the connectors could not be recorded this time")
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
         if not request.path.endswith("/"):
-            # Addresses in the page are relative to its folder, wherever a proxy may put it.
+            # Addresses in the page are relative to its folder, so that a proxy may serve it under any path.
             return web.Response(status=302, headers={hdrs.LOCATION: f"{request.path.rpartition('/')[2]}/"})
         return self._answer(request, self._files[_INDEX])
 
@@ -123,7 +126,7 @@ class PageResource:
 
     @staticmethod
     def _answer(request: web.Request, file: _File) -> web.Response:
-        # Checked at each visit: another version of the worker may serve the page by then.
+        # Browsers must request this file at each visit, because a worker of another version may serve the page then.
         headers = {**SECURITY_HEADERS, hdrs.CACHE_CONTROL: "no-cache", hdrs.ETAG: f'"{file.tag}"'}
         if any(each.value == file.tag for each in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
@@ -154,7 +157,7 @@ class PageResource:
         }
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Send all rows, then the changed ones, for a while."""
+        """Send all rows, and then the changed rows, until the time limit of the stream."""
         headers = {hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
@@ -168,7 +171,7 @@ class PageResource:
                 before, event = await self._event(request, before)
                 await response.write(f"data: {json.dumps(event, separators=(',', ':'))}\n\n".encode())
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closed.wait(), _LOOK_SECONDS)
+                    await asyncio.wait_for(self._closed.wait(), _EVENT_INTERVAL_SECONDS)
         return response
 
     async def _event(self, request: web.Request, before: Json | None) -> tuple[Json | None, Json]:
@@ -233,7 +236,10 @@ def _topic_of(request: web.Request) -> str:
 
 
 def _now() -> Json:
-    """The time that ages are relative to: the clock of a reader may differ."""
+    """Return the current time.
+
+    The page shows ages relative to it, because the clock of the browser's machine may differ.
+    """
     return {"now": time.time_ns() // 1_000_000}
 
 

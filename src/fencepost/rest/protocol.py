@@ -1,7 +1,7 @@
-"""One connection of a client: how long it may take, and how malformed HTTP is answered.
+"""One connection of a client: its time limits, and the answers to malformed HTTP.
 
-Malformed HTTP is answered in JSON like everything else, and without a traceback in the log. aiohttp detects it before
-there is a request for an application.
+Malformed HTTP gets an answer in JSON, like everything else, and no traceback in the log. aiohttp detects it before
+there is a request that an application could handle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """The limit of a request's body: several times the record limit of a Kafka topic, for the configurations of hundreds of tasks."""
 
 HEAD_TIMEOUT_SECONDS: Final = 30.0
-"""How long a connection may wait for the complete head of the next request. Jetty's, in Connect, also has 30 s."""
+"""How long a connection may wait for the complete head of the next request. Jetty, in Connect, also waits 30 s."""
 
 ANSWER_TIMEOUT_SECONDS: Final = 30.0
 """How long a client may take to read an answer before its connection may be closed in favour of another one."""
@@ -31,10 +31,10 @@ _SHOWN: Final = 200
 
 
 class OpenConnections(Protocol):
-    """Counts the open connections."""
+    """Counts open connections."""
 
     def opened(self, protocol: HttpProtocol) -> None:
-        """Count a connection, or record that it starts waiting for its client's next request."""
+        """Count a connection, or record that it has begun to wait for its client's next request."""
 
     def closed(self, connection: HttpProtocol) -> None:
         """Stop counting a connection."""
@@ -46,7 +46,7 @@ class HttpProtocol(web.RequestHandler):
     __slots__ = ("_answering_since", "_connections")
 
     def __init__(self, server: web.Server, connections: OpenConnections, loop: asyncio.AbstractEventLoop) -> None:
-        # access_log: nothing is logged.
+        # Without an access_log, requests are not logged.
         super().__init__(server, loop=loop, access_log=None, keepalive_timeout=HEAD_TIMEOUT_SECONDS)  # type: ignore[arg-type]
         self._connections = connections
         self._answering_since = float("inf")
@@ -74,7 +74,10 @@ class HttpProtocol(web.RequestHandler):
                 self._connections.opened(self)
 
     def waits_for_client(self) -> bool:
-        """Say whether the client has not sent a whole request, or does not read its answer."""
+        """Return whether the connection waits for its client.
+
+        The client must send the rest of a request, or read an answer.
+        """
         request = self._current_request
         if request is not None:
             return not request.content.is_eof()
@@ -88,7 +91,7 @@ class HttpProtocol(web.RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log internal errors, but not bodies with a wrong encoding: their senders get an error answer."""
         if isinstance(sys.exc_info()[1], web.RequestPayloadError):
-            # aiohttp passes the exception only in some of its calls.
+            # aiohttp passes the exception only in some of its calls, so it is added here.
             _log.debug(*args, **{"exc_info": True, **kw})
         else:
             super().log_exception(*args, **kw)
@@ -100,7 +103,7 @@ class HttpProtocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer bytes that are not a request; the connection is closed."""
+        """Answer bytes that are not a valid request. The connection is closed."""
         if status >= 500 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
         _log.debug("%s sent bytes that are not an HTTP request", request.remote, exc_info=exc)

@@ -1,9 +1,12 @@
-"""Metrics under a second name: those that Strimzi's Metrics Reporter gives to Kafka Connect's own.
+"""Gives metrics a second name: the one that Strimzi's Metrics Reporter gives to Kafka Connect's own metrics.
 
-Strimzi has a dashboard for Kafka Connect twice: for the names of its rules for the JMX exporter, which the metrics of a
-worker have, and for the names of its reporter. The ones that the second dashboard requests are added here:
-`kafka_connect_`, the group of Connect's metric with its `_metrics`, and the metric without `_total`; a text is a metric
-of the type info.
+Strimzi has two dashboards for Kafka Connect. The first one uses the names that Strimzi's rules for the JMX exporter
+produce. A worker's metrics already have these names. The second dashboard uses the reporter's names. This module adds
+the metrics that the second dashboard queries.
+
+A reporter's name consists of `kafka_connect_` (`kafka_producer_` for a metric of the producer), the name of the
+metric's group in Kafka, which ends in `_metrics`, and the metric's name in Kafka without `_total` at the end. A metric
+whose value is a text has the type info.
 """
 
 from __future__ import annotations
@@ -35,14 +38,14 @@ REPORTER_NAMES: Final[Mapping[str, str]] = {
     "kafka_connect_task_error_total_record_failures": "kafka_connect_task_error_metrics_total_record_failures",
     "kafka_producer_outgoing_byte_total": "kafka_producer_producer_metrics_outgoing_byte",
 }
-"""Maps a worker's names of samples to the reporter's."""
+"""For each name of a worker's samples, the reporter's name."""
 
 _INFO: Final = "_info"
 _LABELS: Final = {"clientid": "client_id"}
 
 
 class WithReporterNames(Collector):
-    """The metrics of a registry, some of them a second time under the reporter's name."""
+    """The metrics of a registry. Some of them appear a second time under the reporter's name."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -52,7 +55,7 @@ class WithReporterNames(Collector):
         again: list[Metric] = []
         for metric in self._registry.collect():
             yield metric
-            # The name of a counter's family lacks the `_total` of its samples.
+            # The name of a counter's metric family does not have the `_total` of its samples.
             name = REPORTER_NAMES.get(metric.name) or REPORTER_NAMES.get(f"{metric.name}_total")
             if name is not None:
                 again.append(_renamed(metric, name))

@@ -1,6 +1,6 @@
-"""Reads the bodies of requests, and parses them and queries.
+"""Reads the bodies of requests, and parses bodies and queries.
 
-The parsers are pure functions. They raise BadRequestError with the error of a body.
+The parsers are pure functions. They raise BadRequestError, which describes the error in a body.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INITIAL_STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CreateConnector:
-    """The content of POST /connectors. The property `name` of the configuration is the name."""
+    """The content of POST /connectors. The configuration's property `name` is the connector's name."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
@@ -39,13 +39,14 @@ class CreateConnector:
 
 
 async def json_body(request: web.Request) -> bytes:
-    """Return the body of a request that must be JSON and declare it.
+    """Return the body of a request, which must be JSON and must be declared as JSON.
 
-    A web page can make a browser send bodies to any reachable server, but not with this content type unless the server
-    agrees. Raises 415 for another content type or none, 413 if it is too large, 408 if it does not arrive in time.
+    A web page can make a browser send bodies to any reachable server, but only with the server's consent if the body
+    has this content type. Raises 415 for a missing or another content type, 413 for a body that is too large, and 408
+    if it does not arrive in time.
     """
     content = await body(request)
-    # Clients send arbitrary content types with an empty body.
+    # With an empty body, clients send arbitrary content types.
     if content and (hdrs.CONTENT_TYPE not in request.headers or request.content_type != JSON):
         given = request.headers.get(hdrs.CONTENT_TYPE, "none")
         raise web.HTTPUnsupportedMediaType(
@@ -55,7 +56,7 @@ async def json_body(request: web.Request) -> bytes:
 
 
 async def body(request: web.Request) -> bytes:
-    """Return the raw body of a request. Raises 408, 413 or, if it is truncated or badly encoded, 400."""
+    """Return the raw body of a request. Raises 408, 413, or 400 if it is truncated or badly encoded."""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             return await request.read()
@@ -81,7 +82,7 @@ def create_connector(body: bytes) -> CreateConnector:
 
 
 def connector_config(body: bytes, name: str) -> dict[str, str]:
-    """Read the body of PUT config: a flat configuration, for the connector that the path names."""
+    """Read the body of PUT config: a flat configuration for the connector that is named in the path."""
     loaded = _parse(body, numbers_as_text=True)
     if isinstance(loaded, dict) and isinstance(loaded.get("config"), dict):
         raise BadRequestError(
@@ -91,7 +92,7 @@ def connector_config(body: bytes, name: str) -> dict[str, str]:
 
 
 def config_patch(body: bytes, name: str) -> dict[str, str | None]:
-    """Read the body of PATCH config: properties to set, and with null those to remove."""
+    """Read the body of PATCH config: the properties to set, and with null the properties to remove."""
     given = _object(_parse(body, numbers_as_text=True), "The body")
     patch: dict[str, str | None] = {key: None if value is None else _text(key, value) for key, value in given.items()}
     if "name" in patch and patch["name"] != name:
@@ -103,7 +104,7 @@ def config_patch(body: bytes, name: str) -> dict[str, str | None]:
 
 
 def number(query: Mapping[str, str], name: str, *, default: int, largest: int) -> int:
-    """Read a parameter that is a number from 1 on. Raises BadRequestError."""
+    """Read a parameter that must be a number of at least 1. Raises BadRequestError."""
     text = query.get(name)
     if text is None:
         return default
@@ -113,7 +114,7 @@ def number(query: Mapping[str, str], name: str, *, default: int, largest: int) -
 
 
 def plain_config(body: bytes) -> dict[str, str]:
-    """Read a flat configuration whose name may be missing, such as one to validate."""
+    """Read a flat configuration. Its name may be missing, for example if it is only validated."""
     return config_values(_parse(body, numbers_as_text=True), "The body")
 
 
@@ -128,7 +129,7 @@ def task_configs(body: bytes) -> list[dict[str, str]]:
 def connector_offsets(body: bytes) -> list[ConnectorOffset]:
     """Read `{"offsets": [{"partition": {...}, "offset": {...}}]}`; a null offset removes it.
 
-    A partition may be null, which names a source's only partition.
+    A partition may be null, which stands for a source's only partition.
     """
     given = _object(_parse(body), "The body", allowed=("offsets",)).get("offsets")
     if not isinstance(given, list) or not given:
@@ -162,7 +163,7 @@ def connector_name(name: str) -> str:
 
 
 def named(config: dict[str, str], name: str) -> dict[str, str]:
-    """Return the configuration with its name, which is added at the end if it was missing."""
+    """Return the configuration with its name. If the name was missing, it is added at the end."""
     given = config.get("name", name)
     if given.strip() != name:
         raise BadRequestError(
@@ -173,7 +174,7 @@ def named(config: dict[str, str], name: str) -> dict[str, str]:
 
 
 def boolean(query: Mapping[str, str], name: str) -> bool:
-    """Return whether a parameter of the query is `true`; anything else is false, as in Connect."""
+    """Return whether a parameter of the query is `true`. Any other value means false, as in Connect."""
     return query.get(name, "").strip().lower() == "true"
 
 
@@ -193,7 +194,7 @@ def _initial_state(given: Any) -> TargetState | None:
 
 def _offset(item: Any, what: str) -> ConnectorOffset:
     given = _object(item, what, allowed=("partition", "offset"))
-    # A source with a single partition may name it null, as Connect allows.
+    # A source with a single partition may use null for it, as Connect allows.
     unnamed = "partition" in given and given["partition"] is None
     partition = None if unnamed else _object(given.get("partition"), f"{what}.partition")
     offset = given.get("offset")
@@ -220,7 +221,7 @@ def _object(value: Any, what: str, *, allowed: Sequence[str] | None = None) -> d
 
 
 def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
-    """Return the parsed JSON of a body; numbers can be kept as text."""
+    """Return the parsed JSON of a body. Numbers can be kept as text."""
     if not body.strip():
         raise BadRequestError("The request has no body: send JSON")
     try:
@@ -231,7 +232,7 @@ def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
             parse_float=str if numbers_as_text else _finite,
             parse_constant=_refuse_constant,
         )
-        # JSON can contain half surrogate pairs, which cannot be written to Kafka.
+        # JSON can contain single surrogates, which are only half of a character and cannot be written to Kafka.
         json.dumps(loaded, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise BadRequestError(
@@ -245,7 +246,7 @@ def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
 
 
 def _finite(number: str) -> float:
-    """Refuse numbers beyond a double: Python reads them as infinity, which JSON does not have."""
+    """Refuse numbers beyond the range of a double. Python would read them as infinity, which JSON does not have."""
     value = float(number)
     if math.isinf(value):
         raise BadRequestError(f"The body has the number {number[:50]}, which is too large for a double")

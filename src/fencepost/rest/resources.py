@@ -19,7 +19,7 @@ from fencepost.rest.transactions import TransactionsResource
 
 
 class Resources:
-    """The routes over a herder. `page` has to be closed."""
+    """The routes of a herder's REST API. `page` has to be closed."""
 
     def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
         self.page = PageResource(herder, registry)

@@ -1,10 +1,14 @@
-"""Creates responses: JSON bodies under Connect's names, written as Connect does, and the status of each error."""
+"""Creates responses: JSON bodies under Connect's names, written as Connect does, and the status of each error.
+
+A body with the same fields as an entity, in the same order, is made from the entity's fields.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -22,10 +26,9 @@ from fencepost.herder.errors import (
 )
 
 if TYPE_CHECKING:
-    # Imported once the ports are open, with the herder.
+    # These modules are imported together with the herder, after the ports are open.
     from fencepost.config.ids import ConnectorTaskId
     from fencepost.herder.entities import (
-        ConfigInfo,
         ConfigInfos,
         ConfigKeyInfo,
         ConnectorInfo,
@@ -46,13 +49,13 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-"""The headers of a page for people."""
+"""The headers of a page that people read."""
 
 Json = dict[str, Any]
 
 T = TypeVar("T")
 
-# The version of a class that has none. Connect leaves it out of its answers.
+# The version of a class that reports none. Connect leaves it out of its answers.
 _NO_VERSION: Final = "undefined"
 
 _LIST_PART: Final = 500
@@ -75,14 +78,17 @@ def status_of(error: FencepostError) -> int:
 
 def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a response with a JSON body."""
-    # Offsets and paths can contain half of a surrogate pair, which is in JSON as an escape.
+    # Offsets and paths can contain half of a surrogate pair. UTF-8 cannot encode it, so it is written as a JSON escape.
     return web.Response(
         body=_text(body).encode("utf-8", "backslashreplace"), status=status, headers=headers, content_type=JSON
     )
 
 
 def json_list(name: str, items: Sequence[T], shown: Callable[[T], Json]) -> web.Response:
-    """Return a response with an object of one list. It is encoded while it is sent, so that the event loop is free between."""
+    """Return a response with an object that contains one list.
+
+    The list is encoded in parts while it is sent, so that the event loop can do other work in between.
+    """
 
     async def parts() -> AsyncIterator[bytes]:
         yield f'{{"{name}":['.encode()
@@ -100,7 +106,7 @@ def _text(body: Any) -> str:
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Return the response for an error: the same body for each status of at least 400."""
+    """Return the response for an error. The body has the same form for every status of at least 400."""
     return json_response({"error_code": status, "message": SECRETS.hidden(message)}, status=status, headers=headers)
 
 
@@ -116,7 +122,7 @@ def created(request: web.Request, name: str, body: Any) -> web.Response:
 
 
 def origin(request: web.Request) -> str:
-    """Return scheme, host and port under which the client reached this worker."""
+    """Return the scheme, host and port that the client used to reach this worker."""
     host = request.headers.get(hdrs.HOST)
     if not host and request.transport is not None:
         address, port, *_ = request.transport.get_extra_info("sockname")
@@ -186,19 +192,7 @@ def plugin(info: PluginInfo) -> Json:
 
 def config_key(info: ConfigKeyInfo) -> Json:
     """The definition of a property."""
-    return {
-        "name": info.name,
-        "type": info.type,
-        "required": info.required,
-        "default_value": info.default_value,
-        "importance": info.importance,
-        "documentation": info.documentation,
-        "group": info.group,
-        "width": info.width,
-        "display_name": info.display_name,
-        "dependents": list(info.dependents),
-        "order": info.order,
-    }
+    return asdict(info)
 
 
 def config_infos(infos: ConfigInfos) -> Json:
@@ -210,28 +204,14 @@ def config_infos(infos: ConfigInfos) -> Json:
         "name": infos.name,
         "error_count": infos.error_count,
         "groups": list(infos.groups),
-        "configs": [_config_info(info) for info in infos.configs],
+        "configs": [asdict(info) for info in infos.configs],
     }
     return {**body, "unknown": dict(infos.unknown)} if infos.unknown else body
 
 
-def _config_info(info: ConfigInfo) -> Json:
-    value = info.value
-    return {
-        "definition": None if info.definition is None else config_key(info.definition),
-        "value": {
-            "name": value.name,
-            "value": value.value,
-            "recommended_values": list(value.recommended_values),
-            "errors": list(value.errors),
-            "visible": value.visible,
-        },
-    }
-
-
 def logger_level(info: LoggerLevel) -> Json:
     """A logger's level."""
-    return {"level": info.level, "last_modified": info.last_modified}
+    return asdict(info)
 
 
 def logger_levels(levels: Mapping[str, LoggerLevel]) -> Json:

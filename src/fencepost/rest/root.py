@@ -17,7 +17,7 @@ from fencepost.rest.app import Route, accepting, names
 from fencepost.rest.reporter_names import WithReporterNames
 from fencepost.rest.responses import JSON, SECURITY_HEADERS, json_response
 
-# Tools determine from it which requests they can send.
+# Tools use this version to determine which requests they can send.
 CONNECT_VERSION: Final = "4.1.0"
 
 
@@ -29,7 +29,7 @@ _PAGE: Final = """<!doctype html>
 <p>This is a worker. <a href="ui/">The page for people is at ui/</a>; programs get JSON here.</p>
 </body></html>
 """
-"""For browsers, which name HTML in their header Accept. Tools name JSON, or nothing."""
+"""The answer for browsers, whose header Accept names HTML. Tools name JSON, or nothing."""
 
 
 class RootResource:
@@ -76,6 +76,6 @@ class RootResource:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
-        # With hundreds of tasks the text is long.
+        # The text is made on a thread, because it is long if there are hundreds of tasks.
         body = await asyncio.to_thread(encode, self._metrics_shown)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})

@@ -1,7 +1,7 @@
 """Listens for requests, and determines the address at which the other workers of the group reach this one.
 
-The ports are open before most of the worker is imported: requests wait until there is a herder. So `start` imports the
-code that answers them.
+The ports are opened before most of the worker's modules are imported, and requests wait until there is a herder. So the
+modules that answer requests are imported in `start`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """An application's request handler, as aiohttp's server calls it."""
 
 _LISTENING: Final[weakref.WeakSet[socket.socket]] = weakref.WeakSet()
-"""The sockets that this process listens on, or has listened on."""
+"""The sockets on which this process listens, or has listened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,21 @@ class _Bound:
         port: int = self.socket.getsockname()[1]
         return port
 
+    @property
+    def url(self) -> str:
+        """An address at which clients reach the listener, without a slash at its end."""
+        host = self.listener.host
+        return str(replace(self.listener, host=_own_address() if host in _ALL_INTERFACES else host, port=self.port))
+
     def __str__(self) -> str:
         return str(replace(self.listener, port=self.port))
 
 
 class _Endpoint:
-    """Sockets that one application after the other serves.
+    """Sockets that are served by one application after the other.
 
-    They stay open throughout: a server that ends may leave a connection that it is just accepting without an answer.
+    The sockets stay open throughout. If they were closed with an application's server, a connection that the server is
+    just accepting might get no answer.
     """
 
     def __init__(self, bound: Sequence[_Bound]) -> None:
@@ -80,13 +87,16 @@ class _Endpoint:
         self._successor: asyncio.Future[RequestHandler] | None = None
 
     async def announce(self, connections: Connections) -> None:
-        """Accept requests, which wait for `start`; `GET /` answers 503 immediately, because a herder takes a while."""
+        """Accept requests, which wait for `start`.
+
+        `GET /` answers 503 at once, because creating a herder takes a while.
+        """
         successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
         await self.answer(_starting_app(successor), connections)
         self._successor = successor
 
     async def answer(self, app: web.Application, connections: Connections) -> None:
-        """Let an application answer new connections, and the waiting requests."""
+        """Let an application answer new connections, and the requests that wait."""
         runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         self._runners.append(runner)
@@ -124,7 +134,7 @@ class RestServer:
     """
 
     def __init__(self, config: RestConfig) -> None:
-        """Raises ConfigError for an address that cannot be used, or for invalid certificates."""
+        """Raises ConfigError for an address that cannot be used, and for invalid certificates."""
         self._config = config
         self.client = RestClient(client_tls(config.tls))
         with ExitStack() as undo:
@@ -147,7 +157,10 @@ class RestServer:
         return str(Listener(scheme, host, self._config.advertised_port or bound.port))
 
     async def announce(self) -> None:
-        """Accept requests, which wait for `start`; `GET /` answers 503 at once, because creating a herder takes a while."""
+        """Accept requests, which wait for `start`.
+
+        `GET /` answers 503 at once, because creating a herder takes a while.
+        """
         connections = self._accepting()
         for endpoint in (self._main, self._admin):
             await endpoint.announce(connections)
@@ -168,6 +181,7 @@ class RestServer:
         await self._main.answer(make_app([*resources.public, *here], gate), connections)
         await self._admin.answer(make_app(resources.admin, gate), connections)
         _log.info("The REST API answers at %s", ", ".join(map(str, self._bound)))
+        _log.info("The page for browsers is at %s", ", ".join(f"{bound.url}/ui" for bound in self._bound))
         if self._config.loopback_by_default and herder.peers is not None:
             _log.info(
                 "Only this machine reaches the REST API, because no password is asked for and %s is not set. A group "
@@ -207,13 +221,13 @@ class RestServer:
 def _starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:
     """Return an application whose requests wait for its successor.
 
-    It answers immediately only at / and /health, which tools request first: the worker is starting. Cancelling
-    `successor` means that there will be none.
+    The application answers immediately only at / and /health, which tools request first: the answer says that the
+    worker is starting. If `successor` is cancelled, there will be no other application.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await _starting(request, successor)
-        # A client that stays connected would never reach the succeeding application.
+        # If the client stayed connected, it would never reach the next application.
         response.force_close()
         return response
 
@@ -233,7 +247,7 @@ async def _starting(request: web.Request, successor: asyncio.Future[RequestHandl
 
 
 def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
-    """Return the TLS settings for requests to workers with HTTPS addresses; None without any `ssl.*` property."""
+    """Return the TLS settings for requests to workers with HTTPS addresses; None if there is no `ssl.*` property."""
     return TlsConfig.from_properties(properties).context() if properties else None
 
 
@@ -252,12 +266,17 @@ def _bind_all(
 
 
 def _bind_any(name: str, listener: Listener) -> socket.socket:
-    """Take the listener's port, or any that is free if that one is taken."""
+    """Listen on the listener's port, or on any free port if that one is taken."""
     try:
         return _bind(name, listener)
     except ConfigError:
-        _log.info("Port %d is taken, so the REST API gets another one. Set %s to choose it", listener.port, name)
-        return _bind(name, replace(listener, port=0))
+        opened = _bind(name, replace(listener, port=0))
+        _log.warning(
+            "Another program has port %d, so the REST API is at %s. Requests to port %d, which the commands of fencepost "
+            "send unless --url is given, reach the other program. Set %s to choose a port that must be free",
+            listener.port, replace(listener, port=opened.getsockname()[1]), listener.port, name,
+        )  # fmt: skip
+        return opened
 
 
 def _bind(name: str, listener: Listener) -> socket.socket:
@@ -282,7 +301,7 @@ def _bind(name: str, listener: Listener) -> socket.socket:
 
 
 def _leave_ports() -> None:
-    """Close the ports in a child that a connector forked: it would block them at the worker's next start."""
+    """In a child process that a connector forked, close the ports: they would block the worker's next start."""
     for opened in list(_LISTENING):
         with suppress(OSError):
             os.close(opened.detach())

@@ -1,4 +1,4 @@
-"""Keeps the REST API working when connectors have opened all files that the process may have."""
+"""Keeps the REST API working when connectors use up all file descriptors that the process may have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFILL_SECONDS: Final = 5.0
 
 
 class SpareDescriptors:
-    """Keeps some descriptors for requests. For the running event loop."""
+    """Reserves some descriptors for requests. Only for the running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,7 +27,7 @@ class SpareDescriptors:
         self._refill()
 
     def use(self) -> None:
-        """Release the descriptors, because all others are used, until enough are free again."""
+        """Release the reserved descriptors, because all others are used, until enough are free again."""
         self._close()
         if self._refilling is None:
             self._refilling = self._loop.call_later(_REFILL_SECONDS, self._refill)
@@ -36,7 +36,7 @@ class SpareDescriptors:
             _log.warning("%s", file_descriptors.OutOfFileDescriptorsError("Requests to the REST API have to wait"))
 
     def release(self) -> None:
-        """Release the descriptors for good."""
+        """Release the reserved descriptors for good."""
         if self._refilling is not None:
             self._refilling.cancel()
         self._close()
@@ -47,7 +47,7 @@ class SpareDescriptors:
         self._kept = []
 
     def _refill(self) -> None:
-        """Keep descriptors again, once enough are free."""
+        """Reserve descriptors again when enough are free."""
         self._refilling = None
         if file_descriptors.free() > file_descriptors.reserved():
             self._kept = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_KEPT)]

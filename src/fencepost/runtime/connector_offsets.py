@@ -9,6 +9,7 @@ from typing import Any, Final
 from fencepost.api.errors import FencepostError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.validation_context import ValidationContext
 from fencepost.kafka.producer.record_producer import write_and_acknowledge
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.worker import Worker, new_connector_instance
@@ -16,7 +17,7 @@ from fencepost.storage.offsets.overlay import OffsetPage
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 READING_MS: Final = 40_000
-"""The time limit for reading each offsets topic: a request has 90 s, and its answer should name the cause."""
+"""The time limit for reading each offsets topic. A request may take 90 s, and its answer should name the cause."""
 
 
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
@@ -28,7 +29,10 @@ def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dic
 
 
 def offsets_page(worker: Worker, config: ConnectorConfig, after: str, limit: int) -> OffsetPage:
-    """Return a part of the source partitions with their offsets (see OffsetView). Raises as `committed_offsets`."""
+    """Return a part of the source partitions with their offsets (see OffsetView).
+
+    Raises the errors of `committed_offsets`.
+    """
     return worker.offsets(config).page(after, limit, timeout_ms=READING_MS)
 
 
@@ -39,22 +43,32 @@ def alter_offsets(
     *,
     confirm: Callable[[], None],
 ) -> bool:
-    """Set offsets in one transaction, None removes one; of duplicate partitions the last one counts.
+    """Set offsets in one transaction; None removes an offset. If a partition is given twice, the last offset counts.
 
-    If the connector has its own offsets topic, the worker's topic gets a copy of each: removals before the commit, the
-    rest after. An offset to remove that is missing in the own topic is committed there first, in a separate
-    transaction: it stays valid if the second one is not committed. None of the connector's tasks may run: `confirm`
-    raises if that is not true any more. It is called with all records written, before they are committed: a task that
-    is started after that reads the offsets topic past them, and so waits for the end of the transaction. Returns
-    whether the connector itself processed the offsets. Raises the connector's error if it refuses them, DataError for
-    values that cannot be stored, and the errors of `confirm` and of writing.
+    None of the connector's tasks may run. The connector may refuse the offsets, and add fields to them
+    (`bind_offsets`). Returns whether the connector itself processed the offsets.
+
+    If the connector has its own offsets topic, each offset is copied to the worker's topic: removals before the commit,
+    other offsets after it. If an offset to remove is missing in the connector's own topic, it is first committed there,
+    in a separate transaction, so that it stays valid if the second transaction is not committed.
+
+    `confirm` raises an error if another worker may have started tasks. It is called when all records are written, but
+    not yet committed: a task that starts later reads the offsets topic beyond these records, and so waits for the end
+    of the transaction.
+
+    Raises the connector's error if it refuses the offsets, DataError for values that cannot be stored, and the errors
+    of `confirm` and of writing.
     """
     store = worker.offsets(config)
     store.refresh(READING_MS)
     records = store.records()
     records.update(offsets)
     latest = records.latest()
-    altered = new_connector_instance(worker.config, config).alter_offsets(dict(config.properties), latest)
+    instance = new_connector_instance(worker.config, config)
+    reader = store.reader(timeout_ms=READING_MS)
+    instance.set_context(ValidationContext(config.properties, worker.config.allowed_paths, reader))
+    altered = instance.alter_offsets(dict(config.properties), latest)
+    records.update(instance.bind_offsets(dict(config.properties), latest))
     if latest:
         removed = [partition for partition, offset in latest if offset is None]
         with closing(worker.offset_producer(config)) as producer:
@@ -74,7 +88,7 @@ def alter_offsets(
 
 
 def reset_offsets(worker: Worker, config: ConnectorConfig, *, confirm: Callable[[], None]) -> bool:
-    """Remove all offsets of a connector, from the worker's topic as well. Otherwise like `alter_offsets`."""
+    """Remove all offsets of a connector, from the worker's topic as well. Otherwise the same as `alter_offsets`."""
     partitions = worker.offsets(config).partitions(timeout_ms=READING_MS)
     return alter_offsets(worker, config, [(partition, None) for partition in partitions], confirm=confirm)
 

@@ -1,9 +1,12 @@
-"""The offsets topics of a worker's connectors: the worker's own, and separate ones of connectors.
+"""The offsets topics of a worker's connectors: the worker's own topic, and separate topics of connectors.
 
-A connector has a separate topic if it names another one (`offsets.storage.topic`), or if its producer writes to another
-Kafka cluster: then it is the topic on that cluster with the name of the worker's. Clusters are distinguished by their
-ids, not by their lists of brokers: the worker's own topic under another name of its brokers must not get copies of its
-own content, because a late copy would replace a newer commit of a task.
+A connector has a separate topic in two cases: its property `offsets.storage.topic` names another topic, or its producer
+writes to another Kafka cluster. In the second case the topic is on that cluster, by default with the name of the
+worker's topic.
+
+Clusters are distinguished by their ids, because different lists of brokers may lead to the same cluster. If the
+worker's own topic were mistaken for a separate one, its offsets would be copied into the topic itself, and a late copy
+would replace a newer commit.
 """
 
 from __future__ import annotations
@@ -32,10 +35,11 @@ from fencepost.storage.offsets.topic import OffsetStore
 
 
 class OffsetStores:
-    """Opens each offsets topic once, for all readers with the same client properties. Thread-safe.
+    """Opens each offsets topic once for all readers with the same client properties. Thread-safe.
 
-    A store is open as long as the result of `open` is referenced: the worker's own until `close`, a connector's until
-    its last task or request is done with it. A connector may change its client properties any number of times.
+    The store of the worker's own topic is open until `close`. Any other store is open as long as a task or a request
+    references the result of `open`. So the old stores of a connector whose client properties change again and again do
+    not stay open.
     """
 
     def __init__(self, worker: WorkerConfig, clients: KafkaClients) -> None:
@@ -49,7 +53,7 @@ class OffsetStores:
         self._copies: OffsetCopies | None = None
 
     def topic(self, connector: ConnectorConfig) -> str:
-        """Return the name of the topic that a connector's tasks commit their offsets to."""
+        """Return the name of the topic to which a connector's tasks commit their offsets."""
         return connector.offsets_storage_topic or self._worker.offset_storage.name
 
     def open_global(self) -> OffsetStore:
@@ -66,7 +70,7 @@ class OffsetStores:
         """Return the store of a connector's offsets; its topic is created if it is missing.
 
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
-        consumer or admin client is configured for another one, and the errors of creating a topic.
+        consumer or admin client is configured for another cluster, and the errors of creating a topic.
         """
         config = reading_config(self._worker, connector)
         self._check_clusters(connector, config)
@@ -79,19 +83,19 @@ class OffsetStores:
         return ConnectorOffsetStore(connector.name, own, self._shared(), origin=origin, open_former=open_former)
 
     def is_beside(self, connector: ConnectorConfig) -> bool:
-        """Return whether a connector writes to the worker's cluster. Raises as `open`."""
+        """Return whether a connector writes to the worker's own cluster. Raises the errors of `open`."""
         return self._same_cluster(self._writing_config(connector), self._global_config)
 
     def pending_copies(self) -> int:
-        """Return the number of offsets not yet copied to the worker's topic."""
+        """Return the number of offsets that are not yet copied to the worker's topic."""
         with self._lock:
             copies = self._copies
         return 0 if copies is None else copies.pending()
 
     def close(self) -> None:
-        """Close all stores; running reads end with an IllegalStateError.
+        """Close all stores. Reads that are running end with an IllegalStateError.
 
-        Waits for pending copies to the worker's topic, at most some seconds.
+        Waits some seconds at most for pending copies to the worker's topic.
         """
         with self._lock:
             copies, self._copies = self._copies, None
@@ -120,7 +124,7 @@ class OffsetStores:
     ) -> OffsetStore:
         with self._lock:
             opening = self._opening.setdefault((topic, config), threading.Lock())
-        # Not under the common lock: another cluster may be slow to answer.
+        # The common lock is not held while the topic is opened, because another cluster may be slow to answer.
         with opening:
             with self._lock:
                 store = self._open.get((topic, config))

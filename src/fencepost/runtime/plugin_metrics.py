@@ -1,4 +1,4 @@
-"""The metrics that plugins add themselves (KIP-877)."""
+"""Metrics that plugins themselves add (KIP-877)."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ Collector = Callable[[], Iterable[tuple[MetricName, float]]]
 """Returns the metrics that another program keeps, with their values."""
 
 Sample = tuple[Mapping[str, str], "PluginSample"]
-"""A value, and the labels that say whose it is."""
+"""The labels that identify a value's owner, and the value."""
 
 
 class PluginMetricType(StrEnum):
-    """The kind of a value: the current one, or a count that only rises."""
+    """The kind of a value: a current value, or a count that only rises."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
 
 
 class PluginSample(NamedTuple):
-    """A metric's value."""
+    """A metric's name, type and value."""
 
     metric: MetricName
     type: PluginMetricType
@@ -57,14 +57,14 @@ class PluginSample(NamedTuple):
 
 
 class MetricKinds:
-    """The type of each metric's name in a worker: Prometheus allows one. Thread-safe."""
+    """The type of each metric name in a worker: Prometheus allows only one type per name. Thread-safe."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, PluginMetricType] = {}
         self._lock = threading.Lock()
 
     def claim(self, name: str, kind: PluginMetricType) -> None:
-        """Use a name for a type. Raises ValueError if it is another one's."""
+        """Use a name for metrics of a type. Raises ValueError if the name has another type."""
         with self._lock:
             if len(self._kinds) >= _MOST_NAMES and name not in self._kinds:
                 raise ValueError(
@@ -78,13 +78,13 @@ class MetricKinds:
 
 
 class _Counter:
-    """Implements `fencepost.PluginCounter`. Pickled, it counts on an executor."""
+    """Implements `fencepost.PluginCounter`. If it is pickled, the copy counts on an executor."""
 
-    def __init__(self, name: MetricName, way_back: Callable[[], tuple[Any, ...]]) -> None:
-        """`way_back` returns the object that brings counts back from an executor, to be pickled."""
+    def __init__(self, name: MetricName, detached_arguments: Callable[[], tuple[Any, ...]]) -> None:
+        """`detached_arguments` returns the picklable arguments of a copy that counts on an executor."""
         self.name = name
         self.value = 0.0
-        self._way_back = way_back
+        self._detached_arguments = detached_arguments
         self._lock = threading.Lock()
 
     def increment(self, amount: float = 1) -> None:
@@ -93,13 +93,13 @@ class _Counter:
             self.value += checked_amount(amount)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DetachedCounter, (self.name, *self._way_back())
+        return DetachedCounter, (self.name, *self._detached_arguments())
 
 
 class WorkerPluginMetrics:
     """Implements `fencepost.PluginMetrics`, for one plugin from its start to its stop.
 
-    Pickled, it is a DetachedMetrics, whose counts come back by `counts`.
+    A pickled copy is a DetachedMetrics, whose counts come back through `counts`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class WorkerPluginMetrics:
         labels: Mapping[str, str] | None = None,
         counts: PluginCounts | None = None,
     ) -> None:
-        """`owner` is for messages: the task, or the connector. `labels` are put to the tags of each metric."""
+        """`owner` is the task or the connector, for messages. `labels` are added to the tags of each metric."""
         self._owner = owner
         self._kinds = kinds or MetricKinds()
         self._labels = tuple((labels or {}).items())
@@ -121,9 +121,9 @@ class WorkerPluginMetrics:
         self._counters: dict[MetricName, _Counter] = {}
         self._collectors: list[Collector] = []
         self._arrived: set[MetricName] = set()
-        """Counters that were added on executors alone."""
+        """Counters that were added only on executors."""
         self._failed: set[object] = set()
-        self._told_of_losses = False
+        self._warned_of_losses = False
         self._measuring: threading.Thread | None = None
 
     def add_metric(
@@ -137,7 +137,7 @@ class WorkerPluginMetrics:
         return added
 
     def add_counter(self, name: str, description: str, *, tags: Mapping[str, str] | None = None) -> _Counter:
-        """Add a counter. A counter that was added on executors continues."""
+        """Add a counter. If executors have already added it, their counts are kept."""
         added = self._name(name, description, tags)
         with self._lock:
             known = self._counter(added)
@@ -159,12 +159,12 @@ class WorkerPluginMetrics:
             self._arrived.discard(metric)
 
     def close(self) -> None:
-        """Show nothing that is still counted on executors."""
+        """Ignore counts that executors send from now on."""
         if self._counts is not None:
             self._counts.forget(self._token)
 
     def samples(self) -> list[PluginSample]:
-        """Return all values. Metrics that their plugin does not report in time are NaN."""
+        """Return all values. If a plugin does not report a metric in time, its value is NaN."""
         with self._lock:
             measurables, collectors = dict(self._measurables), list(self._collectors)
             samples = [
@@ -179,7 +179,7 @@ class WorkerPluginMetrics:
         return [*samples, *gauges, *collected]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DetachedMetrics, self._way_back()
+        return DetachedMetrics, self._detached_arguments()
 
     def _name(self, name: str, description: str, tags: Mapping[str, str] | None) -> MetricName:
         return metric_name(name, description, tags, dict(self._labels))
@@ -187,11 +187,11 @@ class WorkerPluginMetrics:
     def _labelled(self, metric: MetricName) -> MetricName:
         return replace(metric, tags=self._labels + metric.tags) if self._labels else metric
 
-    def _way_back(self) -> tuple[Any, ...]:
+    def _detached_arguments(self) -> tuple[Any, ...]:
         return (self._token, None if self._counts is None else self._counts.accumulator())
 
     def _counter(self, metric: MetricName) -> _Counter | None:
-        """Return a counter that is there. Called under the lock."""
+        """Return a counter if it exists. Called under the lock."""
         return next((each for each in self._counters.values() if identity(each.name) == identity(metric)), None)
 
     def _claim(self, added: MetricName, kind: PluginMetricType) -> None:
@@ -202,11 +202,11 @@ class WorkerPluginMetrics:
     def _new_counter(self, added: MetricName) -> _Counter:
         """Add a counter. Called under the lock."""
         self._claim(added, PluginMetricType.COUNTER)
-        counter = self._counters[added] = _Counter(added, self._way_back)
+        counter = self._counters[added] = _Counter(added, self._detached_arguments)
         return counter
 
     def _count(self, metric: MetricName, amount: float) -> None:
-        """Add a count from an executor. Raises nothing: it is called by Spark."""
+        """Add a count from an executor. Raises nothing, because Spark calls it."""
         try:
             with self._lock:
                 counter = self._counter(metric)
@@ -216,8 +216,8 @@ class WorkerPluginMetrics:
                     self._arrived.add(added)
             counter.increment(amount)
         except Exception as error:  # noqa: BLE001 - see above
-            if not self._told_of_losses:
-                self._told_of_losses = True
+            if not self._warned_of_losses:
+                self._warned_of_losses = True
                 _log.warning(
                     "A metric that %s counts on Spark's executors is not shown: %s", self._owner, describe_error(error)
                 )
@@ -225,7 +225,7 @@ class WorkerPluginMetrics:
     def _measure(
         self, measurables: Mapping[MetricName, Callable[[], float]], collectors: Iterable[Collector]
     ) -> tuple[Mapping[MetricName, float], list[PluginSample]]:
-        # A plugin's code may hang, which must not keep the others' metrics from being shown.
+        # A plugin's code may hang. That must not prevent other plugins' metrics from being shown.
         with self._lock:
             if self._measuring is not None and self._measuring.is_alive():
                 return {}, []
@@ -260,7 +260,7 @@ class WorkerPluginMetrics:
             try:
                 collected += self._collected(collect)
             except BaseException as error:  # noqa: BLE001 - likewise
-                self._tell_once(collect, error)
+                self._warn_once(collect, error)
 
     def _collected(self, collect: Collector) -> Iterator[PluginSample]:
         for metric, value in collect():
@@ -269,11 +269,11 @@ class WorkerPluginMetrics:
             try:
                 self._kinds.claim(name.name, kind)
             except ValueError as error:
-                self._tell_once(name.name, error)
+                self._warn_once(name.name, error)
             else:
                 yield PluginSample(name, kind, value)
 
-    def _tell_once(self, what: object, error: BaseException) -> None:
+    def _warn_once(self, what: object, error: BaseException) -> None:
         if what not in self._failed:
             self._failed.add(what)
             _log.warning("Metrics of %s are not shown: %s", self._owner, describe_error(error))

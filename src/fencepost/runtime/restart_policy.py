@@ -16,7 +16,7 @@ from fencepost.storage.errors import SharedPartitionError
 
 LONGEST_DELAY_S: Final = 30.0
 
-# More doublings than this would only make a number too large.
+# The pause reaches its limit long before this many doublings. Without this maximum, the power of two would overflow.
 _MOST_DOUBLINGS: Final = 32
 
 _RETRIABLE: Final = (RetriableError, JvmEndedError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
@@ -24,7 +24,7 @@ _FINAL: Final = (ConfigError, EndNotReachedError, ProducerFencedError, ReplacedE
 
 
 def is_worth_a_restart(error: Exception) -> bool:
-    """Return whether a failure is retriable by a restart from the committed offsets.
+    """Return whether a failure is retriable: whether a restart from the committed offsets may help.
 
     Fencing, an expired transaction, invalid data or configuration, a failed start of Spark, and other exceptions of a
     connector's code are fatal.
@@ -33,7 +33,7 @@ def is_worth_a_restart(error: Exception) -> bool:
 
 
 def patience(config: RestartConfig) -> float | None:
-    """Return the total seconds that consecutive restarts pause, None if their number has no limit."""
+    """Return the sum of the pauses before all consecutive restarts, in seconds; None if they are unlimited."""
     if config.policy is TaskRestartPolicy.NEVER:
         return 0.0
     if config.most == UNLIMITED:
@@ -50,11 +50,11 @@ def _pause(config: RestartConfig, restarts: int) -> float:
 
 
 class RestartPolicy:
-    """Counts the restarts in a row. `config` may be changed at any time."""
+    """Counts consecutive restarts. `config` may be changed at any time."""
 
     def __init__(self, config: RestartConfig | None = None) -> None:
         self.config = config or RestartConfig()
-        # By whether they were for want of file descriptors.
+        # Two counts: True for restarts because of missing file descriptors, False for all others.
         self._restarts: Counter[bool] = Counter()
 
     def progressed(self) -> None:
@@ -62,9 +62,10 @@ class RestartPolicy:
         self._restarts.clear()
 
     def failed(self, error: Exception) -> float | None:
-        """Return the seconds to wait before the next start; None for no restart.
+        """Return the seconds to wait before the next start; None if there is no restart.
 
-        Restarts because of missing file descriptors have no limit, as others have to release some, and do not count.
+        Restarts because of missing file descriptors have no limit and do not count, because others must release
+        descriptors.
         """
         waits = isinstance(error, OutOfFileDescriptorsError)
         restarts = self._restarts[waits]

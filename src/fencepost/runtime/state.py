@@ -12,12 +12,13 @@ A task:
                                        ├──> FAILED      a fatal error
                                        └──> STOPPED     a stop request, or the source's end
 
-A task stays RUNNING while its poll() raises RetriableError; after several in a row it is reported with that error, and
-without one when poll() works again. A task that ends with its source does not wait forever: it becomes FAILED.
+A task stays RUNNING while its poll() raises RetriableError. After several such errors in a row, its status shows the
+last one, until poll() works again. A task that is to run only until its source ends does not wait for a failing source
+forever: it becomes FAILED.
 
-UNASSIGNED lasts until the task owns its transactional id and its start() returned, or until it is found to be paused.
-FAILED and STOPPED are final: a restart creates another task. A connector has the same states; its herder decides how a
-failed one restarts.
+UNASSIGNED lasts until the task owns its transactional id and its start() has returned, or until the task turns out to
+be paused. FAILED and STOPPED are final: a restart creates a new task. A connector has the same states, and its herder
+decides how a failed connector restarts.
 """
 
 from __future__ import annotations
@@ -55,21 +56,27 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 
 class ReplacedError(FencepostError):
-    """A task must not run any more: a newer one has replaced it, or will. It is not restarted automatically."""
+    """A task must not run any more, because a newer task has replaced it, or will.
+
+    It is not restarted automatically.
+    """
 
 
 class EndNotReachedError(FencepostError):
-    """A task that should end at its source's end waited in vain for the source. It is not restarted automatically."""
+    """The source of a task that runs to the source's end kept failing. The task is not restarted automatically."""
 
 
 class OnState(Protocol):
     """Is notified of a task's states."""
 
     def __call__(self, state: State, error: Exception | None = None) -> None:
-        """Called with a new state; `error` is the reason of RESTARTING or FAILED, or a RUNNING task's current error."""
+        """Called with a new state.
+
+        `error` is the reason of RESTARTING or FAILED, or the current error of a RUNNING task.
+        """
 
 
 def check_transition(what: str, before: State, after: State) -> None:
-    """Raise IllegalStateError that names `what` unless `after` may follow `before`."""
+    """Raise IllegalStateError if state `after` may not follow `before`. The error names `what`."""
     if after not in TRANSITIONS[before]:
         raise IllegalStateError(f"{what} is {before} and cannot become {after}")

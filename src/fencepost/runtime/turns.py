@@ -1,13 +1,13 @@
-"""Turns limit how many starts and stops of one kind are in progress at once.
+"""Turns limit how many starts and stops of one kind are in progress at the same time.
 
     ask ──> waiting ──a turn ends, or hangs──> held ──end──> over
                └───────────────end────────────────────────────^
 
-Starts and stops compete for one interpreter, and the group's heartbeat with them. Slow ones keep their turns: a worker
-that is short of CPU must not begin more of them for that. But connectors' code may never return. So as long as turns
-end, however slowly, at most `at_once` are in progress. Once none has ended for `patience_s` seconds, all that are held
-count as hanging, and as many are given out again. They hold up the others for a while, but not for ever. The more hang, the
-longer that takes, so that turns that are only slow, all of them, lead to few more.
+Starts and stops compete for one interpreter, also with the group's heartbeat. A worker that is short of CPU must not
+begin more of them. So as long as turns end, however slowly, at most `at_once` are in progress. But a connector's code
+may never return. If no turn has ended for `patience_s` seconds, all held turns count as hanging, and the same number of
+new turns is given out. So hanging turns delay the other turns for a while, but not for ever. `patience_s` grows with
+the number of hanging turns, so that turns that are only slow cause few additional turns.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ from collections.abc import Callable
 from typing import Final
 
 AT_ONCE: Final = 8
-"""More concurrent starts are not faster, because they mostly compute, and delay the group's heartbeat."""
+"""The number of starts and stops in progress at once.
+
+More would not be faster, because they mostly compute. They would delay the group's heartbeat.
+"""
 
 PATIENCE_SECONDS: Final = 2.0
 
 
 class Turn:
-    """One start or stop, which waits for its turn, or has it. Thread-safe."""
+    """One start or stop. It waits for its turn, or has it. Thread-safe."""
 
     def __init__(self, turns: Turns, on_given: Callable[[], None]) -> None:
         self._turns = turns
         self.on_given: Final = on_given
         self.given = False
-        """Whether it is this start's or stop's turn."""
+        """Whether this start or stop has its turn."""
 
     def end(self) -> None:
-        """End the turn, or stop waiting for it. Does nothing the second time."""
+        """End the turn, or stop waiting for it. A second call does nothing."""
         self._turns.end(self)
 
 
 class Turns:
     """Gives out turns in the order of the requests. Thread-safe.
 
-    While turns are waited for, a separate thread checks whether the active ones hang: if each waiting thread did so,
-    they would take the CPU from the active ones.
+    While somebody waits for a turn, a single separate thread checks whether the active turns hang. If each waiting
+    thread did so, they would take the CPU from the active ones.
     """
 
     def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_SECONDS) -> None:
@@ -50,18 +53,18 @@ class Turns:
         self._changed = threading.Condition()
         self._waiting: dict[Turn, None] = {}
         self._held: set[Turn] = set()
-        # Turns that were held, and may only be slow.
+        # Held turns that count as hanging. They may only be slow.
         self._hanging: set[Turn] = set()
         self._moved_at = 0.0
         self._watching = False
 
     @property
     def patience_s(self) -> float:
-        """After how many seconds without an end of a turn those that are held count as hanging."""
+        """The seconds after which held turns count as hanging if no turn has ended meanwhile."""
         return self._patience_s * (1 + len(self._hanging) / self._at_once)
 
     def ask(self, on_given: Callable[[], None]) -> Turn:
-        """Request a turn, which may begin at once. `on_given` is called on any thread, and must not block."""
+        """Request a turn, which may begin at once. `on_given` may be called on any thread, and must not block."""
         turn = Turn(self, on_given)
         with self._changed:
             self._waiting[turn] = None

@@ -1,7 +1,7 @@
-"""The worker: creates connectors and tasks from configurations, and holds their shared parts.
+"""The worker: it creates connectors and tasks from configurations, and holds the parts that they share.
 
-A herder decides which connectors and tasks run: it listens to states, asks connectors for task configurations and
-starts, pauses and stops tasks.
+A herder decides which connectors and tasks run. It listens to their states, asks connectors for task configurations,
+and starts, pauses and stops tasks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ from fencepost.runtime.connector.pipeline_builder import build_pipeline
 from fencepost.runtime.connector.plugin_versions import require_converter_versions, require_versions
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.connector.state_topics import state_topics
+from fencepost.runtime.connector.task_class import check_task_class
 from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
+from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
 from fencepost.runtime.task.admission import Admission
@@ -82,7 +84,7 @@ class Worker:
     def __init__(self, config: WorkerConfig, clients: KafkaClients | None = None) -> None:
         """Raises ConfigError for an invalid config provider or Spark setting.
 
-        Nothing is started. `clients` creates the Kafka clients, for the herder as well.
+        Nothing is started. `clients` creates the Kafka clients, also for the herder.
         """
         self.config = config
         self.clients = clients or KafkaClients()
@@ -98,7 +100,7 @@ class Worker:
         """Reach the brokers, and create the worker's offsets topic if it is missing.
 
         Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError, and
-        UnsupportedBrokerError if the brokers lack what exactly-once delivery needs.
+        UnsupportedBrokerError if the brokers do not support exactly-once delivery.
         """
         warn_of_unknown_converter_properties(self.config)
         require_converter_versions(self.config)
@@ -107,13 +109,16 @@ class Worker:
         self._offsets.open_global()
 
     def limited(self) -> Worker:
-        """Return this worker with the limits of a group's worker: for connectors that requests configure."""
+        """Return this worker with the limits of a worker in a group.
+
+        The limits apply to connectors that are configured by requests.
+        """
         limited = copy(self)
         limited.config = self.config.limited()
         return limited
 
     def agreeing(self, others: tuple[PathsOfWorker, ...]) -> Worker:
-        """Return this worker with the additional rule that other workers must allow a configuration's files, too."""
+        """Return this worker with an additional rule: other workers must allow the files in a configuration as well."""
         if not others:
             return self
         agreeing = copy(self)
@@ -123,22 +128,24 @@ class Worker:
     def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
 
-        A configuration that was `accepted` before is not validated by the connector itself again. Raises as
+        A configuration that was `accepted` before is not validated again by the connector itself. Raises the errors of
         `connector.validation.validate`.
         """
         return validate(self.config, self._transformer.transform(properties), accepted=accepted)
 
     def checked(self, properties: Mapping[str, str], *, warn: bool = False, accepted: bool = False) -> ConnectorConfig:
-        """Return a connector's configuration. Raises one ConfigError with an error of each invalid property.
+        """Return a connector's configuration.
 
-        `warn` logs unknown properties; `accepted` is as for `validate`.
+        If properties are invalid, raises one ConfigError, with one error for each. `warn` logs unknown properties;
+        `accepted` is as for `validate`.
         """
         validation = self.validate(properties, accepted=accepted)
         if warn:
             validation.warn_of_unknown()
         wrong = [value for value in validation.values.values() if value.errors]
         if wrong:
-            # The first error of each property: a value that does not parse is None, which causes a second error, as in Connect.
+            # Only the first error of each property is reported: a value that cannot be parsed is None, which causes a
+            # second error, as in Connect.
             errors = "; ".join(with_name(value.name, value.errors[0]) for value in wrong)
             name = properties.get("name", "(without a name)")
             raise ConfigError(f"The configuration of connector {name} is invalid: {errors}", name=wrong[0].name)
@@ -159,7 +166,8 @@ class Worker:
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises the errors of opening its offsets topic.
 
-        UnsupportedBrokerError if its own brokers lack what exactly-once delivery needs.
+        Raises UnsupportedBrokerError if the connector writes to other brokers, which do not support exactly-once
+        delivery.
         """
         if brokers_written_to(self.config, config) != self.config.bootstrap_servers and delivers_exactly_once(
             self.config, config
@@ -191,15 +199,17 @@ class Worker:
         paused: bool = False,
         stop_at_end: bool = False,
         wrote_to: Callable[[Collection[str]], None] = lambda _: None,
+        metrics: TaskMetrics | None = None,
     ) -> WorkerSourceTask:
-        """Return a task, not started. `task_config` may have placeholders.
+        """Return a task, not started. `task_config` may contain placeholders.
 
-        `stop_at_end` lets it end where its source does, instead of waiting for more. `wrote_to` is called on the task's
-        thread with the topics of each commit's records. Raises ConfigError.
+        With `stop_at_end` the task ends when its source ends, instead of waiting for more. `wrote_to` is called on the
+        task's thread with the topics of each commit's records. `metrics` are the metrics of earlier attempts of the
+        same start. Raises ConfigError, and the errors of the connector's constructor and its `task_class`.
         """
         task_id = ConnectorTaskId(connector.name, number)
         parts = self._parts(task_id, connector, task_config, checks or NoChecks(), wrote_to)
-        metrics = self.metrics.add(task_id)
+        metrics = metrics or self.metrics.add(task_id)
         return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
 
     def restarts(self, config: ConnectorConfig) -> RestartConfig:
@@ -221,9 +231,9 @@ class Worker:
         )
 
     def stop_tasks(self, tasks: Iterable[WorkerSourceTask]) -> list[WorkerSourceTask]:
-        """Ask tasks to commit and end, and wait for `task.shutdown.graceful.timeout.ms` in all.
+        """Ask tasks to commit and end, and wait for `task.shutdown.graceful.timeout.ms` in total.
 
-        Those that have not ended by then are cancelled and returned.
+        Tasks that have not ended by then are cancelled and returned.
         """
         tasks = list(tasks)
         for task in tasks:
@@ -241,15 +251,15 @@ class Worker:
         return late
 
     def stop_connector(self, connector: WorkerConnector) -> None:
-        """End a connector."""
-        # First: a connector whose stop hangs may get a successor meanwhile.
+        """Stop a connector and remove it from the metrics."""
+        # The metrics come first: if the connector's stop hangs, it may be replaced by another instance meanwhile.
         self.metrics.remove_connector(connector.config.name)
         connector.stop()
 
     def stop(self) -> None:
-        """Close the offsets topics and stop Spark. Tasks that still run fail.
+        """Close the offsets topics and stop Spark. Tasks that are still running fail.
 
-        Waits for pending copies of offsets to the worker's offsets topic, at most some seconds.
+        Waits some seconds at most for pending copies of offsets to the worker's offsets topic.
         """
         self._guard.close()
         self._offsets.close()
@@ -258,7 +268,10 @@ class Worker:
     def write_path(
         self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None], new_metrics: NewPluginMetrics
     ) -> WritePath:
-        """Return the way of a task's records to Kafka, for `wrote_to` of `new_task`. Raises ConfigError."""
+        """Return the path of a task's records to Kafka.
+
+        `wrote_to` has the same meaning as for `new_task`. Raises ConfigError.
+        """
         return WritePath(
             engine=self.engine,
             pipeline=build_pipeline(self.config, connector, new_metrics),
@@ -283,6 +296,7 @@ class Worker:
         instance = new_connector_instance(self.config, connector)
         instance.set_context(ValidationContext(connector.properties, self.config.allowed_paths))
         task_class = instance.task_class()
+        check_task_class(task_id, task_config.get("task.class"), task_class)
         new_delivery, new_boundaries = delivery(self.clients, self.config, connector, task_id)
         properties = self._transformer.transform(task_config).required(where=f"Task {task_id}")
         SECRETS.learn_properties(properties)
@@ -290,7 +304,8 @@ class Worker:
             config=TaskProperties(properties),
             new_task=self._new_task(task_id, connector, task_class),
             new_delivery=new_delivery,
-            # Once: a restarting task must keep the offsets that it read from a topic that was deleted meanwhile.
+            # The offsets are opened only once: if the topic is deleted, a restarting task must keep the offsets that it
+            # has read from it.
             open_offsets=cache(partial(self._offsets.open, connector)),
             new_boundaries=new_boundaries,
             engine=self.engine,
@@ -330,12 +345,12 @@ def connector_version(worker: WorkerConfig, properties: Mapping[str, str]) -> st
 
 
 def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig) -> bool:
-    """Ask a connector's class whether tasks may keep running when others change. Raises the errors of the call."""
+    """Ask a connector's class whether tasks may keep running when other tasks change. Raises the errors of the call."""
     return new_connector_instance(worker, config).partitions_follow_task_configs(dict(config.properties))
 
 
 def new_connector_instance(worker: WorkerConfig, config: ConnectorConfig) -> ConnectorInstance:
-    """Return an instance of a connector's class, which is not started.
+    """Return an instance of a connector's class. It is not started.
 
     Raises ConfigError if the class does not exist, and the errors of its constructor.
     """

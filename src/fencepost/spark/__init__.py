@@ -3,8 +3,8 @@
     exactly_once(topic=...)      the function for `writeStream.foreachBatch`: one transaction for each micro-batch
     write_kafka(df, topic=...)   one transaction for a DataFrame
 
-Both use the existing session, and the engine of fencepost's worker: executors write into a transaction that the driver
-begins and ends. docs/spark.md is the page for users.
+Both functions use the existing session, and the same engine as fencepost's worker: executors write into a transaction
+that the driver begins and ends. docs/spark.md is the page for users.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Executors import one small module of this package, without the modules for drivers.
+    # Executors import only one small module of this package, and not the modules for drivers.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -33,10 +33,10 @@ def write_kafka(
 ) -> Written:
     """Write a DataFrame to Kafka in one transaction, and return when it is committed.
 
-    `topic` is for rows without a column `topic`. A `run`, such as a date, is written once: the same run of the same
-    sink again adds nothing. `name` names the sink, which is the topic if unset: different jobs that write runs to one
-    topic need different names. `bootstrap_servers` and `options` are as for `exactly_once`. Raises ConfigError, and the
-    errors of the write: then nothing is visible.
+    `topic` is for rows without a column `topic`. A `run`, such as a date, is written only once: the same run of the
+    same sink adds nothing the second time. `name` names the sink; by default it is the topic. Different jobs that write
+    runs to the same topic need different names. `bootstrap_servers` and `options` are as for `exactly_once`. Raises
+    ConfigError, and the errors of the write. After an error, nothing is visible.
     """
     given = {"topic": topic, "name": name, "bootstrap.servers": bootstrap_servers}
     config = SinkConfig.from_options(merged_options(given, options, more_options))

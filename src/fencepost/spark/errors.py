@@ -1,13 +1,13 @@
-"""The errors of a sink: refusals, and failures of a batch.
+"""The errors of a sink: batches that it refuses, and batches that fail.
 
-    CheckpointMismatchError   the batch does not follow the last one that the sink committed
-    TopicRecreatedError       a topic was deleted and created again, so what the sink committed is gone
+    CheckpointMismatchError   the batch does not follow the last batch that the sink committed
+    TopicRecreatedError       a topic was deleted and created again, so the committed records are gone
     SinkFencedError           another query, or a newer instance of this one, took over the sink
     BatchExpiredError         the transaction of a batch was open for longer than Kafka allows
     CommitUnknownError        nobody knows whether a single write was committed
     CommitLostError           a commit without an answer did not take place; the batch may be written again
 
-After any of them except CommitUnknownError, nothing of the batch is visible to `read_committed` consumers.
+After any of these errors except CommitUnknownError, `read_committed` consumers see nothing of the batch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class BatchExpiredError(FencepostError):
 
 
 class CommitUnknownError(FencepostError):
-    """A commit got no answer, and no record shows whether it took place: a write without a run."""
+    """A commit was not answered, and no record shows whether it took place, because the write has no run."""
 
 
 class CommitLostError(TransactionAbortableError):
-    """A commit that got no answer did not take place."""
+    """A commit that was not answered did not take place."""

@@ -1,8 +1,8 @@
 """The function for `writeStream.foreachBatch`, which writes each micro-batch in one transaction.
 
-Spark calls it on the driver, on the query's thread. The object keeps a sink, and thus the transactional id, for each
-run of a query. A micro-batch that is already in Kafka is executed but not written: a stateful query fails if its batch
-is not run, and watermarks come from the run.
+Spark calls the function on the driver, on the query's thread. For each run of a query, the object keeps a sink, and
+with it the transactional id. A micro-batch that is already in Kafka is executed but not written: a stateful query fails
+if its batch is not executed, and watermarks result from the execution.
 """
 
 from __future__ import annotations
@@ -46,24 +46,27 @@ def exactly_once(
 ) -> ExactlyOnce:
     """Return the function for `foreachBatch` that writes each micro-batch to Kafka exactly once.
 
-    `topic` is for rows without a column `topic`. `name` names the sink; with it, a deleted or replaced checkpoint is
-    detected. `bootstrap_servers` are the brokers to connect to first, as host:port,host:port. `options` are the other
-    options of a sink and of Kafka's clients, with or without the prefix `kafka.`: `{"compression.type": "zstd"}`. They
-    may also be keyword arguments: `**{"compression.type": "zstd"}`. Raises ConfigError for an invalid option, and for
-    one that is given twice.
+    `topic` is for rows without a column `topic`. `name` names the sink; with a name, a deleted or replaced checkpoint
+    is detected. `bootstrap_servers` are the brokers to connect to first, as host:port,host:port. `options` are the
+    other options of a sink and of Kafka's clients, with or without the prefix `kafka.`: `{"compression.type": "zstd"}`.
+    They may also be keyword arguments: `**{"compression.type": "zstd"}`. Raises ConfigError for an invalid option, and
+    for an option that is given twice.
     """
     given = {"topic": topic, "name": name, "bootstrap.servers": bootstrap_servers}
     return ExactlyOnce(merged_options(given, options, more_options))
 
 
 class ExactlyOnce:
-    """A function (DataFrame, batch id). One object may serve several queries, each on its own thread."""
+    """A function that takes a DataFrame and a batch id.
+
+    One object may serve several queries, each on its own thread.
+    """
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._config = SinkConfig.from_options(options)
         self._sinks: dict[str, tuple[str, Sink]] = {}
-        # Spark does not report the end of a query.
+        # Closes the sinks when this object is deleted, because Spark does not report the end of a query.
         weakref.finalize(self, _close, self._sinks)
 
     def __reduce__(self) -> tuple[type[ExactlyOnce], tuple[dict[str, Any]]]:
@@ -74,13 +77,14 @@ class ExactlyOnce:
 
     @property
     def statistics(self) -> tuple[SinkStatistics, ...]:
-        """The committed records of each sink in its last run. Thread-safe, for example for a StreamingQueryListener."""
+        """The counts of each sink in its last run. Thread-safe, for example for a StreamingQueryListener."""
         return tuple(sink.statistics for _, sink in list(self._sinks.values()))
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch: all its rows in one call.
 
-        Raises CheckpointMismatchError, SinkFencedError, BatchExpiredError, ConfigError for a second DataFrame, and others.
+        Raises ConfigError for a second DataFrame, CheckpointMismatchError, SinkFencedError, BatchExpiredError, and the
+        other errors of `Sink.write`.
         """
         check_classic(frame)
         with jobs_of(f"batch {batch_id}", new_mark()):
@@ -99,13 +103,17 @@ class ExactlyOnce:
         except BatchCancelledError as error:
             raise error from None
         if written.skipped:
-            _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
+            _log.warning(
+                "Batch %d of sink %s is already in Kafka: it is executed, but not written again",
+                batch_id,
+                sink.key.sink,
+            )
             with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
                 frame.write.format("noop").mode("overwrite").save()
         _METRICS.report(frame, batch, sink.statistics)
 
     def _sink(self, frame: DataFrame, batch: StreamingBatch) -> Sink:
-        """The sink of a query's run; it fences the sink of an earlier run."""
+        """Return the sink of a query's run. A new run fences the sink of an earlier run."""
         name = self._config.sink_of_query(batch.query)
         run, former = self._sinks.get(name, (None, None))
         if run == batch.run and former is not None:
@@ -125,7 +133,7 @@ class ExactlyOnce:
 
 
 def _of_cluster(sink: Sink) -> ClusterSink:
-    """The sink in its cluster. Raises BrokerUnavailableError if no broker has answered yet."""
+    """Return the sink and its cluster. Raises BrokerUnavailableError if no broker has answered yet."""
     return ClusterSink(sink.cluster_id, sink.key.sink)
 
 

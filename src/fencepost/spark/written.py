@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a batch: records and bytes as sent, both 0 if it was `skipped` because it is in Kafka."""
+    """The result of a batch: records, and bytes as sent.
+
+    Both numbers are 0 if the batch was `skipped` because it is already in Kafka.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -18,9 +21,9 @@ class Written:
 class SinkStatistics:
     """The commits of a sink in one run of its query. `bytes` is the size of the record batches as sent.
 
-    `transactions` counts commits, `retries` attempts that were aborted and repeated, and `skipped` batches that were in
-    Kafka already. `last_batch` is the last batch in Kafka, `last_commit_ms` the time of the last commit in milliseconds
-    since the epoch; both are None before the first.
+    `transactions` counts commits. `retries` counts attempts that were aborted and repeated. `skipped` counts batches
+    that were already in Kafka. `last_batch` is the last batch in Kafka. `last_commit_ms` is the time of the last
+    commit, in milliseconds since the epoch. Both are None before the first commit.
     """
 
     sink: str

@@ -1,7 +1,7 @@
-"""JSON without spaces, byte for byte as Jackson, Java's JSON library, writes it into Connect's internal topics.
+"""JSON without spaces. Its bytes are those that Jackson, Java's JSON library, writes into Connect's internal topics.
 
-Names are in the mapping's order; text is UTF-8 without escapes except for quotes, backslashes, control characters,
-characters beyond 16 bits and surrogates that stand alone.
+Names are in the mapping's order. Text is UTF-8 without escapes, except for quotes, backslashes, control characters,
+characters beyond 16 bits, and single surrogates.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from json.encoder import encode_basestring
 from typing import Final, TypeAlias
 
 Json: TypeAlias = "str | int | bool | Mapping[str, Json] | Sequence[Json] | None"
-"""The JSON values in Connect's own records."""
+"""The JSON values that Connect's records contain."""
 
 _CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
 _SURROGATES: Final = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
-"""Characters that are two surrogates in UTF-16, and single surrogates, which texts of Java may have."""
+"""Characters that consist of two surrogates in UTF-16, and single surrogates, which Java's texts may contain."""
 
 
 def text(value: str) -> str:
-    """Return a text as a JSON string."""
+    """Return a text as a JSON string, with quotes."""
     quoted = _CONTROL_ESCAPE.sub(_upper_case_hex, encode_basestring(value))
     return _SURROGATES.sub(_escaped, quoted)
 

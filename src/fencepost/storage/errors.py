@@ -13,13 +13,16 @@ _CHECK_CLUSTER: Final = (
 
 
 class UnstorableOffsetError(DataError):
-    """A source partition or offset has no form in the offsets topic. The message names the connector and the value."""
+    """A source partition or offset cannot be encoded for the offsets topic.
+
+    The message names the connector and the value.
+    """
 
 
 class ConfigWriteError(RetriableError):
-    """A write to the config topic failed; the request that it was for can be retried.
+    """A write to the config topic failed. The request that needed it can be retried.
 
-    `privilege_lost`: this worker must claim the write privilege again before it writes as the leader.
+    `privilege_lost` means that this worker must claim the write privilege again before it writes as the leader.
     """
 
     def __init__(
@@ -31,7 +34,7 @@ class ConfigWriteError(RetriableError):
 
 
 class ConfigTimestampError(ConfigWriteError):
-    """The broker refused a write because of the clock of this worker's machine; the write privilege is kept."""
+    """The broker refused a write because the clock of this worker's machine is wrong. The write privilege is kept."""
 
     def __init__(self, what: str, topic: str) -> None:
         super().__init__(
@@ -65,12 +68,12 @@ class OffsetsTopicMissingError(RetriableError):
 
 
 class ConfigTooLargeError(DataError):
-    """A write to the config topic exceeds the size of a record; nothing was written."""
+    """A write to the config topic exceeds the maximum size of a record. Nothing was written."""
 
     def __init__(self, what: str, topic: str, *, size: int, limit: int | None) -> None:
-        told = "" if limit is None else f"the {limit} bytes that "
+        limit_text = "" if limit is None else f"the {limit} bytes that "
         super().__init__(
-            f"{what} takes {size} bytes, more than {told}a record of the config topic {topic} may "
+            f"{what} takes {size} bytes, more than {limit_text}a record of the config topic {topic} may "
             "have: make it smaller (task configurations: raise tasks.max), or raise "
             "producer.max.request.size of all workers and max.message.bytes of the topic"
         )
@@ -93,7 +96,7 @@ class SharedPartitionError(FencepostError):
 
 
 class OffsetsNotCopiedError(RetriableError):
-    """Offsets of a connector with its own offsets topic could not be written to the worker's in time."""
+    """Offsets of a connector with its own offsets topic could not be written to the worker's topic in time."""
 
     def __init__(self, topic: str, connector: str, timeout_s: float, cause: Exception | None) -> None:
         why = "its brokers are slow" if cause is None else describe_error(cause)

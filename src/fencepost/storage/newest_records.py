@@ -1,7 +1,8 @@
-"""Tracks the partition of each key's newest record, in a compacted topic that may have got more partitions; no I/O.
+"""Tracks which partition of a compacted topic has each key's newest record, even if partitions were added. No I/O.
 
-With more partitions a key's hash leads to another partition. So equal keys may be in two partitions, and a reader gets the
-records of partitions in any order. Writing a key to its existing partition avoids a second one.
+If a topic gets more partitions, a key's hash leads to another partition. So two partitions may have records with the
+same key, and a reader gets the records of different partitions in any order. So each key is always written to the
+partition that already has it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ from fencepost.kafka.records.columns import OutgoingRecord, Row
 
 
 class NewestRecords:
-    """Follows a topic, record by record. One thread adds records; other threads may ask meanwhile where to write rows."""
+    """Follows a topic, record by record.
+
+    One thread adds records. Other threads may call `placed` meanwhile.
+    """
 
     def __init__(self) -> None:
         self._places: dict[bytes, dict[int, tuple[int, tuple[int, int]]]] = {}
 
     def take(self, record: ConsumedRecord) -> bool:
-        """Add a record. Returns False if another partition has a newer one of its key.
+        """Add a record. Returns False if another partition has a newer record with the same key.
 
-        Within its partition a record is the newest. Between two partitions the newest is the one with the later
-        timestamp, then the one with the later epoch of the same producer.
+        Within its partition, the added record is always the newest. Between two partitions, the record with the later
+        timestamp is newer; with equal timestamps, the record with the later epoch of the same producer.
         """
         if record.key is None:
             return True
@@ -30,9 +34,11 @@ class NewestRecords:
         return not any(_is_later(age, (record.timestamp, record.producer)) for age in others)
 
     def placed(self, row: Row) -> list[OutgoingRecord]:
-        """Return a row as a record for the partition of its key; a tombstone for each such partition.
+        """Return the records to write for a row: one record, for the partition with the key's newest record.
 
-        Compaction drops tombstones, and a record left in another partition would be valid again.
+        For a tombstone, there is one record for each partition that has the key.
+
+        Otherwise an older record in another partition would be valid again after compaction drops the tombstone.
         """
         key, value = row
         places = self._places.get(key, {})
@@ -46,7 +52,7 @@ class NewestRecords:
         return [OutgoingRecord(key, value, partition=newest)]
 
     def clear(self) -> None:
-        """Clear everything, for another topic of that name."""
+        """Forget all records, because the topic was deleted and created again."""
         self._places = {}
 
 

@@ -1,7 +1,7 @@
 """Tools for tests of connectors.
 
     run_task        one task in the test's own process, without Kafka: what does poll return, and where does it resume?
-    run_transform   a transform, without Kafka: what does it leave of some records?
+    run_transform   a transform, without Kafka: what does it make of some records?
     CHECKS          the rules for connectors, each a function that checks a connector
     run_connector   a whole worker on a Kafka broker: what do read_committed consumers see?
 

@@ -18,10 +18,12 @@ _COLUMNS: Final = frozenset({"value", "key", "topic", "partition", "timestamp", 
 
 
 def rows_of(batch: SourceBatch, topic: str | None) -> list[SourceRecord]:
-    """Return a record for each row, in order. `topic` is the connector's, for a batch and rows that name none.
+    """Return a record for each row, in order.
 
-    The records of a batch with a single offset have that offset; others have an empty one. Raises DataError for columns
-    that a worker would refuse or drop, and the errors of the batch's reader.
+    `topic` is the connector's, used if neither the batch nor the row has one.
+
+    If the batch has a single offset, its records have that offset; other records have an empty offset. Raises DataError
+    for columns that a worker would refuse or drop, and the errors of the batch's reader.
     """
     partition, offset = batch.offsets[0] if len(batch.offsets) == 1 else ({}, {})
     rows = _rows(batch)
@@ -44,7 +46,7 @@ def _read_splits(batch: SourceBatch) -> Iterator[dict[str, Any]]:
     from pyspark import cloudpickle  # noqa: PLC0415 - takes half a second, and only batches with a reader need it
 
     for split in batch.splits:
-        # Pickled as for an executor, which has only the pickled state.
+        # Pickled as for an executor, so that only the pickled state is used.
         reader, part = pickle.loads(cloudpickle.dumps((batch.reader, split)))  # type: ignore[no-untyped-call]  # noqa: S301 - of our own making
         for rows in iterate_plugin("The reader of the SourceBatch", reader.read(part)):
             yield from rows.to_pylist()

@@ -3,7 +3,7 @@
     with run_connector(NumbersConnector, {"topic": "numbers"}, broker.bootstrap_servers) as running:
         records = running.wait_for_records("numbers", 10)
 
-Records are read as a consumer with `isolation.level=read_committed` reads them.
+Records are read as by a consumer with `isolation.level=read_committed`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 WAIT_S: Final = 120.0
 """How long `RunningConnector` waits for records, or for the end of tasks."""
 
-_LOOK_S: Final = 0.1
+_CHECK_INTERVAL_S: Final = 0.1
 _GROUP: Final = "fencepost-testing"
 _OFFSETS_TOPIC: Final = "fencepost-testing-offsets"
 
 
 class RunningConnector:
-    """A connector and its tasks on a worker. For one thread."""
+    """A connector and its tasks on a worker. Only one thread may use it."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class RunningConnector:
         name: str | None = None,
         stop_at_end: bool = False,
     ) -> None:
-        """Nothing is started before `start`. See `run_connector`."""
-        # The worker and a Kafka client take seconds to import, and pytest imports this in each of its runs.
+        """Nothing is started here; see `start` and `run_connector`."""
+        # Importing the worker and a Kafka client takes seconds, and pytest imports this module in each of its runs.
         from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
         from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
 
@@ -93,7 +93,7 @@ class RunningConnector:
             task.start()
 
     def wait_for_records(self, topic: str, count: int, timeout_s: float = WAIT_S) -> list[ConsumedRecord]:
-        """Return the records of a topic, partition by partition, once there are at least `count`.
+        """Return the records of a topic, partition by partition, as soon as there are at least `count`.
 
         Keys and values are bytes, as the converters made them: JSON, unless the configuration names others. Raises the
         error of a task that failed, and TimeoutError.
@@ -109,10 +109,13 @@ class RunningConnector:
                 raise TimeoutError(
                     f"The topic {topic} has {len(records)} records after {timeout_s:g} s, not {count}. The tasks: {states}"
                 )
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_INTERVAL_S)
 
     def wait_until_ended(self, timeout_s: float = WAIT_S) -> None:
-        """Wait until all tasks have ended, which takes `stop_at_end=True`. Raises as `wait_for_records`."""
+        """Wait until all tasks have ended, which only happens with `stop_at_end=True`.
+
+        Raises the errors of `wait_for_records`.
+        """
         deadline = time.monotonic() + timeout_s
         for task in self._tasks:
             if not task.join(max(0.0, deadline - time.monotonic())):
@@ -120,7 +123,7 @@ class RunningConnector:
         self._raise_failure()
 
     def records(self, topic: str) -> list[ConsumedRecord]:
-        """Return the present records of a topic, empty if it does not exist."""
+        """Return the current records of a topic; none if the topic does not exist."""
         with topic_reader(self._bootstrap_servers, topic) as reader:
             records = read_new(reader)
         return sorted(records, key=lambda record: (record.partition, record.offset))
@@ -141,7 +144,7 @@ class RunningConnector:
 
 
 class _Listener:
-    """Ignores states: `RunningConnector` looks at the tasks itself."""
+    """Ignores states, because `RunningConnector` itself checks the tasks."""
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
         pass
@@ -161,10 +164,11 @@ def run_connector(
     name: str | None = None,
     stop_at_end: bool = False,
 ) -> RunningConnector:
-    """Return a connector on its own worker, exactly once. Use it with `with`: the block starts and stops it.
+    """Return a connector on its own worker, which delivers exactly once.
 
-    `config` is the connector's configuration; `connector.class` may be left out. The connector must be importable by its
-    name, because the worker imports it. Two runs with the same `name` share their offsets, so the second one resumes;
-    without it each run has a new name. `stop_at_end` lets tasks end where their source does.
+    Use it in a `with` statement, which starts and stops it. `config` is the connector's configuration;
+    `connector.class` may be left out. It must be possible to import the connector by its name, because the worker
+    imports it. Two runs with the same `name` share their offsets, so the second one resumes; without a `name` each run
+    has a new one. With `stop_at_end` tasks end when their sources end.
     """
     return RunningConnector(connector, config, bootstrap_servers, name=name, stop_at_end=stop_at_end)

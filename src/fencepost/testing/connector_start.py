@@ -17,7 +17,7 @@ from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 from fencepost.testing.source_offsets import SourceOffsets
 
 NAME: Final = "test"
-"""The connector's name, if its configuration gives none."""
+"""The name of the connector if its configuration has none."""
 
 
 class ConnectorContext:
@@ -37,7 +37,7 @@ class ConnectorContext:
 
     @property
     def allowed_paths(self) -> AllowedPaths:
-        """All paths."""
+        """Allows all paths."""
         return ANYWHERE
 
     def configs(self) -> Mapping[str, str]:
@@ -45,7 +45,7 @@ class ConnectorContext:
         return self._config
 
     def request_task_reconfiguration(self) -> None:
-        """Count the request."""
+        """Count the connector's request."""
         self.reconfigurations += 1
 
     def raise_error(self, error: Exception) -> None:
@@ -54,7 +54,7 @@ class ConnectorContext:
 
 
 class StartedConnector:
-    """A connector that was validated and started. Raises the errors of its methods."""
+    """A connector that was validated and started. Raises the errors of the connector's methods."""
 
     def __init__(
         self, connector: type[SourceConnector], config: Mapping[str, str], offsets: SourceOffsets | None = None
@@ -85,5 +85,5 @@ class StartedConnector:
 
 
 def full_config(connector: type[SourceConnector], config: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration with the properties that every connector has."""
+    """Return the configuration with the properties that every connector must have."""
     return {"name": NAME, "connector.class": describe(connector), "tasks.max": "1", **config}

@@ -1,4 +1,4 @@
-"""The pytest plugin: pytest loads it wherever fencepost is installed."""
+"""The pytest plugin. Pytest loads it wherever fencepost is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Broker:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for a Kafka cluster that runs already."""
+    """Add the option that names a running Kafka cluster."""
     parser.getgroup("fencepost").addoption(
         _OPTION,
         metavar="HOST:PORT",
@@ -34,9 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def fencepost_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka broker for `fencepost.testing.run_connector`, started when the first test needs it.
+    """A Kafka broker for `fencepost.testing.run_connector`. It is started when the first test needs it.
 
-    It needs Java 17. The first start downloads Kafka into the user's cache folder.
+    The broker needs Java 17. The first start downloads Kafka into the user's cache folder.
     """
     given = request.config.getoption(_OPTION)
     if given:

@@ -1,4 +1,4 @@
-"""Committed source offsets in memory, in the form that Kafka keeps them in."""
+"""Committed source offsets in memory, in the same form as in Kafka."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fencepost.storage.offsets.codec import decode_key, decode_value, encode_key
 class SourceOffsets:
     """The committed offsets of one connector. Implements `fencepost.OffsetReader`.
 
-    Partitions and offsets are kept as the JSON that a worker writes, so a task gets the same values as from a worker,
-    and unstorable values are refused in the same way.
+    Partitions and offsets are stored as the JSON that a worker would write. So a task gets the same values as from a
+    worker, and values that cannot be stored are refused in the same way.
     """
 
     def __init__(
         self, committed: Iterable[tuple[SourcePartition, SourceOffset]] = (), *, connector: str = "test"
     ) -> None:
-        """Raises DataError as `commit`."""
+        """Commit the given offsets. Raises the errors of `commit`."""
         self._connector = connector
         self._committed: dict[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {}
         self.commit(committed)
 
     def offset(self, partition: SourcePartition) -> dict[str, Any] | None:
-        """Return the committed offset of a source partition, None if there is none. Raises DataError."""
+        """Return the committed offset of a source partition; None if there is none. Raises DataError."""
         identity, _ = self._key(partition)
         found = self._committed.get(identity)
         return None if found is None else dict(found[1])
@@ -37,7 +37,7 @@ class SourceOffsets:
     def commit(self, offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
         """Store `(source_partition, source_offset)` pairs; None removes an offset.
 
-        Raises DataError for one that a worker could not write: only text, numbers, booleans and None can be stored.
+        Raises DataError for values that a worker could not write: only text, numbers, booleans and None can be stored.
         """
         for partition, offset in offsets:
             identity, kept = self._key(partition)
@@ -48,7 +48,7 @@ class SourceOffsets:
                 self._committed.pop(identity, None)
 
     def copy(self) -> Self:
-        """Return a copy, which later commits do not change."""
+        """Return a copy. Later commits do not change it."""
         copied = type(self)(connector=self._connector)
         copied._committed = dict(self._committed)  # noqa: SLF001 - of its own class
         return copied

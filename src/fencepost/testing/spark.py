@@ -1,4 +1,4 @@
-"""The Spark session of tasks that are tested in the test's own process."""
+"""The Spark session for tasks that are tested in the test's own process."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def spark_session() -> SparkSession:
-    """Return a local session with a worker's settings, which lasts until the process ends.
+    """Return a local session with the same settings as a worker's. It lasts until the process ends.
 
-    An existing session of the process is used instead. Raises SparkStartError, or JavaNotFoundError without a Java.
+    If the process already has a session, that one is used. Raises SparkStartError, or JavaNotFoundError without Java.
     """
     return _START.session()
 
 
 def seconds_since_start() -> float:
-    """Return the age of the session: 0 while it starts, infinity if none was requested."""
+    """Return the age of the session in seconds: 0 while it starts, infinity if none was requested."""
     return _START.seconds_since()
 
 

@@ -55,9 +55,9 @@ _RETRY_S = 0.05
 class Polled:
     """The result of a poll.
 
-    `records` are the records with their topics, for a SourceBatch a record for each row. `offsets` are
-    `(source_partition, source_offset)` pairs: the position after all of the records, one pair for each source
-    partition, None for a removed offset. `is_batch`: they are a SourceBatch's rows.
+    `records` are the records with their topics; for a SourceBatch, one record for each row. `offsets` are
+    `(source_partition, source_offset)` pairs: the position after all records, one pair for each source partition; None
+    means that an offset is removed. `is_batch` means that the records are the rows of a SourceBatch.
     """
 
     records: Sequence[SourceRecord]
@@ -74,7 +74,7 @@ class Polled:
 
 
 class RunningTask:
-    """A started task. For one thread, except `stop`. `offsets` are the committed ones."""
+    """A started task. Only `stop` may be called on other threads. `offsets` are the committed offsets."""
 
     def __init__(
         self,
@@ -119,8 +119,9 @@ class RunningTask:
     def poll(self, timeout_s: float = POLL_TIMEOUT_S) -> Polled:
         """Poll until there are records, and return them. Offsets are not committed.
 
-        A RetriableError lets the task be polled again. Raises TimeoutError without records for `timeout_s`, the errors
-        of the task, PluginError for an invalid return value, and DataError for the first RefusedRow.
+        If the task raises RetriableError, it is polled again. Raises TimeoutError if there are no records for
+        `timeout_s`, the errors of the task, PluginError for an invalid return value, and DataError for the first
+        RefusedRow.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -131,7 +132,7 @@ class RunningTask:
                 raise TimeoutError(f"poll() of task {self.id} returned nothing for {timeout_s:g} s")
 
     def poll_once(self) -> Polled:
-        """Poll once; the result may be empty. Raises as `poll`, except TimeoutError."""
+        """Poll once; the result may be empty. Raises the errors of `poll`, except TimeoutError."""
         try:
             answer = self._instance.poll()
         except RetriableError:
@@ -139,7 +140,7 @@ class RunningTask:
             answer = None
         polled = self._polled(answer)
         if polled:
-            # The task knows its records by their identity.
+            # The task's own record objects are kept, because the task knows its records by identity.
             own = polled.records if answer is None or isinstance(answer, SourceBatch) else answer
             self._uncommitted.append((polled, own))
         return polled
@@ -175,7 +176,7 @@ class RunningTask:
 
     @property
     def stop_error(self) -> Exception | None:
-        """The error of the task's stop(), None without one. A worker only logs it."""
+        """The error of the task's stop(); None if there was none. A worker would only log it."""
         return self._instance.stop_error
 
     def _polled(self, answer: Batch | None) -> Polled:
@@ -203,11 +204,11 @@ def run_task(
     tasks_max: int = 1,
     task: int = 0,
 ) -> RunningTask:
-    """Start a connector and one of its tasks, without Kafka. Use it with `with`: the end of the block stops the task.
+    """Start a connector and one of its tasks, without Kafka. Use it in a `with` statement, whose end stops the task.
 
     `config` is the connector's configuration; `name`, `connector.class` and `tasks.max` may be left out. `offsets` are
-    committed offsets to resume from, usually another task's. `task` is the number of the task among those that the
-    connector makes for `tasks_max`. A task that needs Spark gets a local session, which starts at its first use.
+    the committed offsets to resume from, usually another task's. `task` is the task's number among the tasks that the
+    connector makes for `tasks_max`. If a task needs Spark, it gets a local session, which starts at its first use.
 
     Raises ConfigError for an invalid configuration, and the errors of the connector and the task.
     """

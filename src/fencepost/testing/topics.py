@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def topic_reader(bootstrap_servers: str, topic: str) -> TopicReader:
     """Return a reader of a topic's committed records, which the caller closes."""
-    # A Kafka client takes a second to import, and pytest imports this in each of its runs.
+    # Importing a Kafka client takes a second, and pytest imports this module in each of its runs.
     from fencepost.kafka.config.client_config import ClientConfig  # noqa: PLC0415 - see above
     from fencepost.kafka.consumer.read_to_end import TopicReader  # noqa: PLC0415 - see above
 
@@ -19,9 +19,9 @@ def topic_reader(bootstrap_servers: str, topic: str) -> TopicReader:
 
 
 def read_new(reader: TopicReader) -> list[ConsumedRecord]:
-    """Return the records since the last call, empty if the topic does not exist.
+    """Return the records since the last call; none if the topic does not exist.
 
-    Raises as `TopicReader.read_to_end`.
+    Raises the errors of `TopicReader.read_to_end`.
     """
     from fencepost.kafka.errors import TopicNotFoundError  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""Calls a transform as a worker does for polled records, without Kafka."""
+"""Calls a transform in the same way as a worker, but without Kafka."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _TOPIC = "topic"
 def run_transform(
     transform: type[Transformation] | str, rows: Sequence[Any], config: Mapping[str, str] | None = None
 ) -> list[SourceRecord]:
-    """Return the records that a transform leaves of some rows, which are values or SourceRecords.
+    """Return the records that a transform makes of some rows, which are values or SourceRecords.
 
-    The transform is a class, or the name of one as in `transforms.<alias>.type`, such as Sql. `config` are the properties below `transforms.<alias>.`. The records have the source partition and offset of their
-    original row; header values are bytes. A transform other than a function starts Spark. Raises ConfigError for
-    an unknown name and for the properties, and the errors of the transform.
+    The transform is a class, or the name of one as in `transforms.<alias>.type`, such as Sql. `config` are the
+    properties below `transforms.<alias>.`. The returned records have the source partition and offset of their original
+    row; header values are bytes. A transform that is not a function starts Spark. Raises ConfigError for an unknown
+    name and for invalid properties, and the errors of the transform.
     """
-    # They import pyspark and Arrow, which takes a second.
+    # These modules import pyspark and Arrow, which takes a second.
     from fencepost.config.plugin_sources import ANY_MODULE  # noqa: PLC0415
     from fencepost.config.plugins import PluginKind, find_plugin  # noqa: PLC0415
     from fencepost.converters.simple_header_converter import SimpleHeaderConverter  # noqa: PLC0415
@@ -80,7 +81,7 @@ def _records(batch: pa.RecordBatch, given: Sequence[SourceRecord]) -> list[tuple
 
 
 def _plain(column: Any) -> list[Any]:
-    """Values of a column; structures without a schema are JSON texts."""
+    """Return the values of a column. Structures without a schema are JSON texts."""
     if str(column.type).startswith("extension<arrow.json"):
         return [None if text is None else json.loads(text) for text in column.storage.to_pylist()]
     values: list[Any] = column.to_pylist()

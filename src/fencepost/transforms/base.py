@@ -1,4 +1,4 @@
-"""Base classes of the transforms of keys and values. Property names and behaviour are Kafka Connect's."""
+"""Base classes of the transforms of keys and values. Property names and behaviour are the same as in Kafka Connect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ C = TypeVar("C", bound=type[Transformation] | type[Predicate])
 P = TypeVar("P", bound="PartTransformation")
 
 APPLIES: Final = "__fencepost_applies"
-"""The column that says which records a transform with a predicate applies to."""
+"""The column that says for each record whether a transform with a predicate applies to it."""
 
 _PLANNED_BY_SCHEMA: Final[set[type]] = set()
 
@@ -39,15 +39,15 @@ _PLANNED_BY_SCHEMA: Final[set[type]] = set()
 def planned_by_schema(plugin: C) -> C:
     """Mark a class whose expressions depend only on its properties, the columns' types and the session's settings.
 
-    Their plan serves all batches with the same columns. The mark is wrong for a class that uses the time or rows while
-    it plans. Subclasses do not inherit the mark, because their additions are unknown.
+    A plan for such expressions can be used for all batches with the same columns. Do not mark a class whose expressions
+    depend on the current time, or on rows. Subclasses do not inherit the mark, because it is unknown what they add.
     """
     _PLANNED_BY_SCHEMA.add(plugin)
     return plugin
 
 
 def is_planned_by_schema(plugin: Transformation | Predicate) -> bool:
-    """Say whether a plugin's own class is marked as `planned_by_schema`, and its properties do not revoke that."""
+    """Whether a plugin's own class is marked with `planned_by_schema`, and its properties do not revoke the mark."""
     return type(plugin) in _PLANNED_BY_SCHEMA and not getattr(plugin, "planned_anew", False)
 
 
@@ -55,7 +55,9 @@ _READS_NO_CONTENT: Final[set[type]] = set()
 
 
 def reads_no_content(plugin: C) -> C:
-    """Mark a class that reads and changes nothing of keys, values and header values: they may be bytes without a schema.
+    """Mark a class that neither reads nor changes the content of keys, values and header values.
+
+    For a marked class, keys, values and header values may be bytes without a schema.
 
     Subclasses do not inherit the mark.
     """
@@ -64,7 +66,7 @@ def reads_no_content(plugin: C) -> C:
 
 
 def is_without_content(plugin: Transformation | Predicate) -> bool:
-    """Say whether a plugin's own class is marked as `reads_no_content`."""
+    """Whether a plugin's own class is marked with `reads_no_content`."""
     return type(plugin) in _READS_NO_CONTENT
 
 
@@ -84,7 +86,7 @@ class _Configured:
 
 
 class RecordTransformation(_Configured, Transformation):
-    """A transform of whole records; subclasses implement `apply`."""
+    """A transform of whole records. Subclasses implement `apply`."""
 
     @property
     def keeps_topics(self) -> bool:
@@ -93,68 +95,71 @@ class RecordTransformation(_Configured, Transformation):
 
     @property
     def multiplies(self) -> bool:
-        """Whether a record may become several."""
+        """Whether one record may become several."""
         return False
 
 
 class DroppingTransformation(RecordTransformation):
-    """A transform that drops records; with a predicate, only records that it selects.
+    """A transform that drops records. With a predicate, it drops only records that the predicate selects.
 
     Subclasses implement `kept` and `changed_records`.
     """
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the changed records that are kept."""
+        """Return the kept records, changed."""
         return self.changed_records(self.rows(records))
 
     def rows(self, records: DataFrame, applies: Column | None = None) -> DataFrame:
-        """Return the records that are kept, unchanged, and those to which the transform does not apply.
+        """Return the kept records and the records to which the transform does not apply, all of them unchanged.
 
-        `applies` marks the records to which it applies, None means all. Transforms that make several records of one do
-        so here.
+        `applies` is true for the records to which the transform applies; None means all. A transform that makes several
+        records of one does so here.
         """
         kept = self.kept(records)
         return records.filter(kept if applies is None else ~applies | kept)
 
     @abstractmethod
     def kept(self, records: DataFrame) -> Column:
-        """Return which records are kept: BOOLEAN and never null."""
+        """Return which records are kept, as BOOLEAN, never null."""
 
     @abstractmethod
     def changed_records(self, records: DataFrame) -> DataFrame:
         """Return all of the given records, changed."""
 
     def log_dropped(self, records: pa.RecordBatch, whose: str) -> None:
-        """Log how many records of a batch are dropped though nobody may expect it. `whose` begins the message."""
+        """Log how many records of a batch are dropped although the user may not expect that.
+
+        The message begins with `whose`, which names the owner of the records, such as a task.
+        """
 
 
 class RecordPredicate(_Configured, Predicate):
-    """A predicate on records; subclasses implement `test`."""
+    """A predicate on records. Subclasses implement `test`."""
 
 
 class PartTransformation(_Configured, Transformation):
     """A transform of the records' keys or values.
 
-    A null stays null, unless a transform overrides that.
+    A null stays null, unless a subclass overrides that.
     """
 
     part: ClassVar[str] = "value"
     multiplies: ClassVar[bool] = False
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with their part changed."""
+        """Return the records with their keys, or their values, changed."""
         kind = records.schema[self.part].dataType
         if isinstance(kind, NullType):
             return records
         column = F.col(self.part)
         if APPLIES in records.columns:
-            # Spark computes the result for other records as well, and must not fail for them.
+            # Spark also computes the result for records that are not selected, and must not fail for them.
             column = F.when(F.col(APPLIES), column)
         return records.withColumn(self.part, self.changed(column, kind))
 
     @abstractmethod
     def changed(self, column: Column, kind: DataType) -> Column:
-        """Return the changed part; `column` is the unchanged part, of the type `kind`.
+        """Return the changed part. `column` is the unchanged part, of type `kind`.
 
         Raises DataError if the transform does not support the type.
         """
@@ -180,14 +185,20 @@ class PartTransformation(_Configured, Transformation):
 
 
 def for_keys(transform: type[P]) -> type[P]:
-    """Return the transform that does to keys what the given one does to values. The calling module names it `<name>Key`."""
+    """Return a transform for keys. It processes keys as the given transform processes values.
+
+    The caller must name it `<name>Key`.
+    """
     name = f"{transform.__name__}Key"
     members = {"__doc__": f"{transform.__name__} for keys.", "__module__": transform.__module__, "part": "key"}
     return planned_by_schema(type(name, (transform,), members))
 
 
 def refused(records: DataFrame, reason: Column) -> Column:
-    """Return a column that refuses a record if the transform applies to it. Spark computes it for other records as well."""
+    """Return a column that raises an error with `reason`, but only for records to which the transform applies.
+
+    Spark also computes the column for other records.
+    """
     refusal = F.raise_error(reason)
     return F.when(F.col(APPLIES), refusal) if APPLIES in records.columns else refusal
 
@@ -201,23 +212,26 @@ def define_null_default(definitions: ConfigDef) -> ConfigDef:
 
 
 def divided(column: Column, divisor: int) -> Column:
-    """Return whole numbers divided by one, rounded towards zero as Java does: `/` makes DOUBLEs, which lose digits."""
+    """Return whole numbers divided by `divisor`, rounded towards zero as in Java.
+
+    `/` would make DOUBLEs, which lose digits.
+    """
     return F.call_function("div", column, F.lit(divisor))
 
 
 def formatted(milliseconds: Column, pattern: str) -> Column:
-    """Return milliseconds since the epoch as a text in UTC, whatever the session's time zone is."""
+    """Return milliseconds since the epoch as a text in UTC, whatever the session's time zone."""
     return _formatted(F.timestamp_millis(milliseconds), pattern)
 
 
 def _formatted(time: Column, pattern: str) -> Column:
-    # date_format uses the session's time zone; only JSON's options can format a TIMESTAMP in another one.
+    # date_format uses the session's time zone. Only the options of JSON can format a TIMESTAMP in another time zone.
     options = {"timestampFormat": pattern, "timestampNTZFormat": pattern, "timeZone": "UTC"}
     return F.get_json_object(F.to_json(F.struct(time.alias("t")), options), "$.t")
 
 
 def text(column: Column, kind: DataType) -> Column:
-    """Return a text as SimpleHeaderConverter writes it: times in ISO 8601 and UTC, bytes in base64, structures in JSON."""
+    """Return a text like SimpleHeaderConverter's: times in ISO 8601 and UTC, bytes in base64, structures in JSON."""
     if isinstance(kind, BinaryType):
         return F.base64(column)
     if isinstance(kind, TimestampType | TimestampNTZType):
@@ -228,8 +242,8 @@ def text(column: Column, kind: DataType) -> Column:
 
 
 def is_json(texts: Column) -> Column:
-    """Return whether texts are a JSON object or array that a VARIANT can hold, and nothing after it. Never null."""
-    # Spark ignores what trails a value. Only one whole value fits into both an array and a field of an object.
+    """Return whether each text is a single JSON object or array that a VARIANT can hold. Never null."""
+    # Spark ignores text after a value. Only one complete value fits both into an array and into a field of an object.
     framed = (F.concat(F.lit(start), texts, F.lit(end)) for start, end in (("[", "]"), ('{"a":', "}")))
     in_array, in_object = (F.try_parse_json(text).isNotNull() for text in framed)
     return texts.rlike(r"\A\s*[{\[]") & in_array & in_object

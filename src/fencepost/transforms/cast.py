@@ -29,18 +29,19 @@ _TYPES: Final[dict[str, t.DataType]] = {
 
 @planned_by_schema
 class Cast(PartTransformation):
-    """Changes types as `spec` defines.
+    """Changes the types of fields, or of the whole value, as `spec` defines.
 
-    If a value does not fit, the task fails (Connect's transform wraps numbers around, and makes large ones infinite).
+    If a value does not fit, the task fails. Connect's transform would wrap numbers around, or make them infinite.
 
-    A TIMESTAMP counts as its milliseconds since the epoch, a DATE as its days; as a text it is ISO 8601 in UTC.
-    Bytes become a text in base64.
+    A TIMESTAMP counts as its milliseconds since the epoch, a DATE as its days since the epoch. As text, both are in ISO
+    8601 and UTC. Bytes become a text in base64.
     """
 
     definitions = define_syntax(define_null_default(
         ConfigDef().define(
             "spec", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
-            f"Fields and types, as 'a:int32,b:string', or a type for the whole key or value. Types: {', '.join(_TYPES)}.",
+            f"The fields and their new types, as 'a:int32,b:string', or one type for the whole key or value. The types are "
+            f"{', '.join(_TYPES)}.",
         )
     ))  # fmt: skip
 
@@ -88,7 +89,7 @@ class Cast(PartTransformation):
         return column.cast(new)
 
     def _number(self, column: Column, old: t.DataType, new: t.DataType, name: str) -> Column:
-        """Cast to FLOAT or DOUBLE. Spark makes infinity of a number that is too large."""
+        """Cast to FLOAT or DOUBLE. Refuse numbers that are too large: Spark would make infinity of them."""
         number = column.cast(new)
         if isinstance(old, t.StringType):
             infinite = F.lower(column).contains("inf")

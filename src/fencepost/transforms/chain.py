@@ -1,4 +1,4 @@
-"""Applies a connector's transforms in order, each to the records that its predicate selects."""
+"""Applies a connector's transforms in their order. Each is applied to the records that its predicate selects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _BEFORE: Final = "__fencepost_before_"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A transform and the predicate that selects its records; without one it applies to all.
+    """A transform, and the predicate that selects its records. Without a predicate it applies to all records.
 
-    With `negate` it applies to those for which the predicate is false. Errors name the `alias`, if it has one.
+    With `negate`, the transform applies to records for which the predicate is false. Errors name the `alias`, if there
+    is one.
     """
 
     transform: Transformation
@@ -37,16 +38,16 @@ class Step:
 
 
 def all_planned_by_schema(chain: Sequence[Step]) -> bool:
-    """Say whether the plan of a chain serves all batches with the same columns, see `planned_by_schema`."""
+    """Whether the plan of a chain can be used for all batches with the same columns: see `planned_by_schema`."""
     plugins = [step.transform for step in chain] + [step.predicate for step in chain if step.predicate is not None]
     return all(is_planned_by_schema(plugin) for plugin in plugins)
 
 
 def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
-    """Return the records after all steps.
+    """Return the records after all steps of a chain.
 
-    Raises ConfigError for a step with a predicate whose transform changes the type of a column, because the column
-    could not hold the records to which the transform does not apply. Raises the errors of the transforms.
+    Raises ConfigError if a transform with a predicate changes the type of a column, because the column could not hold
+    the records to which the transform does not apply. Raises the errors of the transforms.
     """
     for step in chain:
         with _named(step.alias):
@@ -56,7 +57,7 @@ def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
 
 @contextmanager
 def _named(alias: str) -> Iterator[None]:
-    """Give errors of a step the full name of the property that they name, or what its properties begin with."""
+    """In errors of a step, replace the name of a property by its full name in the connector's configuration."""
     prefix = f"transforms.{alias}."
     try:
         yield
@@ -68,7 +69,10 @@ def _named(alias: str) -> Iterator[None]:
 
 
 def property_with(chain: Sequence[Step], fragment: str) -> str:
-    """Return the full name of the one property of a chain that contains a part of an expression; nothing for several or none."""
+    """Return the full name of the property in which a fragment of an expression is found.
+
+    The result is empty unless exactly one property of the chain contains the fragment.
+    """
     found = {
         f"transforms.{step.alias}.{name}"
         for step in chain
@@ -100,7 +104,7 @@ def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFr
     transform = step.transform
     columns = records.columns
     if isinstance(transform, DroppingTransformation):
-        # The transform's own filter would drop records to which it does not apply.
+        # `rows` is used because the transform's own filter would also drop records to which it does not apply.
         records = transform.rows(records, applies)
     before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
     beside = records.withColumns({**before, APPLIES: applies})

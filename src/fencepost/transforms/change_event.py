@@ -1,4 +1,4 @@
-"""Change events of databases as Debezium and PostgresSource write them: an envelope around the row before and after."""
+"""Change events of databases, as Debezium and PostgresSource write them: envelopes with the row before and after."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENVELOPE: Final = ("before", "after", "source", OPERATION)
 
 @dataclass(frozen=True, slots=True)
 class ChangeEvent:
-    """The change events of the value column. `names` are the columns of the table, `sides` those with their fields."""
+    """The change events in the value column. `sides` has the types of `before` and `after`, if they have fields."""
 
     value: Column
     kind: StructType
@@ -28,9 +28,9 @@ class ChangeEvent:
 
     @classmethod
     def of(cls, kind: DataType) -> ChangeEvent | None:
-        """Return the events of a type, None for one that is not an envelope.
+        """Return the change events of a type; None if the type is not an envelope.
 
-        Without a schema, a null side has no fields.
+        If the events have no schema, a side that is always null has no fields.
         """
         if not isinstance(kind, StructType) or not set(_ENVELOPE) <= set(kind.names):
             return None
@@ -41,16 +41,19 @@ class ChangeEvent:
 
     @property
     def names(self) -> list[str]:
-        """The names of the row's columns."""
+        """The names of the columns of the row."""
         return list(dict.fromkeys(name for side in self.sides.values() for name in side.names))
 
     @property
     def required(self) -> set[str]:
-        """The names of the row's columns that may not be null."""
+        """The names of the columns of the row that may not be null."""
         return {field.name for side in self.sides.values() for field in side.fields if not field.nullable}
 
     def never_null(self, *, deletes: bool) -> list[StructField]:
-        """Return the row's columns that are never null after an event, and with `deletes` not before a delete either."""
+        """Return the columns that are never null in the row after an event.
+
+        With `deletes`, the columns are also never null in the row before a delete.
+        """
         sides = [
             self.sides.get("after", StructType()),
             *([self.sides["before"]] if deletes and "before" in self.sides else []),
@@ -69,11 +72,11 @@ class ChangeEvent:
 
     @property
     def has_row(self) -> Column:
-        """Whether an event has a row, before or after the change: a truncate does not."""
+        """Whether an event has a row before or after the change. A truncate has none."""
         return self.deleted | self.value["after"].isNotNull()
 
     def column(self, name: str) -> tuple[Column, DataType]:
-        """Return a column of the row after the event, or before a delete, and its type."""
+        """Return a column of the row after the event (for a delete, before it), and the column's type."""
         either = [
             self.value[side][name] if side in self.sides and name in self.sides[side].names else F.lit(None)
             for side in ("before", "after")
@@ -84,9 +87,9 @@ class ChangeEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """The change events among records of a batch: their `operation`, and whether they have a row before and after.
+    """The change events among the records of a batch: their `operation`, and whether they have a row before and after.
 
-    The create that an update of a key becomes has the operation u.
+    A source turns the update of a key into a delete and a create. Here, such a create has the operation u.
     """
 
     operation: pa.Array
@@ -95,7 +98,7 @@ class EventColumns:
 
     @classmethod
     def of(cls, records: pa.RecordBatch) -> EventColumns | None:
-        """Return the events of the column `value`, None if that has none. Tombstones do not count."""
+        """Return the events in the column `value`; None if the column has no events. Tombstones do not count."""
         kind = records["value"].type
         if not pa.types.is_struct(kind) or not {field.name for field in kind}.issuperset(_ENVELOPE):
             return None
@@ -112,7 +115,7 @@ def _has_old_key(records: pa.RecordBatch) -> pa.Array:
     found = np.zeros(records.num_rows, dtype=bool)
     if "headers" in records.schema.names:
         headers = records["headers"]
-        # Not list_parent_indices, which counts what a null list hides, too.
+        # list_parent_indices would also count items that a null list hides.
         rows = np.repeat(np.arange(len(headers)), pc.fill_null(pc.list_value_length(headers), 0))
         named = pc.equal(pc.struct_field(pc.list_flatten(headers), "key"), OLD_KEY)
         found[rows[pc.fill_null(named, False).to_numpy(zero_copy_only=False)]] = True

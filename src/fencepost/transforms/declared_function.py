@@ -1,4 +1,4 @@
-"""A function on columns, as the decorator `transform` declares it. See `function_transform`."""
+"""A function on columns, declared with the decorator `transform`. See `function_transform`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 ROW_INDEX: Final = "__row"
-"""The column with the positions of rows. A function that drops or multiplies rows returns it with its result."""
+"""The column with the positions of rows. A function that drops or repeats rows must return it."""
 
 
 class DeclaredFunction:
-    """The arguments of the decorator, and the form in which the function wants rows."""
+    """The arguments of the decorator, and the form in which the function receives rows."""
 
     function: ClassVar[Callable[..., Any]]
     schema: ClassVar[str]

@@ -1,4 +1,4 @@
-"""References to fields of a change event, as `add.fields` and `add.headers` of ExtractNewRecordState name them."""
+"""References to fields of a change event, as in ExtractNewRecordState's `add.fields` and `add.headers`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.api.errors import ConfigError
 
 OPERATION: Final = "op"
 OLD_KEY: Final = "__debezium.oldkey"
-"""The header of the create that an update of a key becomes."""
+"""A header of a create event that results from the update of a key."""
 
 _OF_EVENT: Final = (OPERATION, "ts_ms", "ts_us", "ts_ns")
 _OF_TRANSACTION: Final = ("id", "data_collection_order", "total_order")
@@ -22,7 +22,7 @@ _STRUCTS: Final = ("before", "after", "source", "transaction")
 
 @dataclass(frozen=True, slots=True)
 class EventField:
-    """A field of an event, or of one of its structs, and the name of its copy."""
+    """A field of an event, or of one of the event's structs, and the name for its copy."""
 
     struct: str | None
     field: str
@@ -30,7 +30,7 @@ class EventField:
 
     @classmethod
     def parsed(cls, given: str, *, prefix: str, property_name: str) -> EventField:
-        """Return the reference for `field`, `struct.field` or either with `:name`.
+        """Return the reference for `field` or `struct.field`, each optionally followed by `:name`.
 
         Raises ConfigError for any other form.
         """
@@ -47,9 +47,9 @@ class EventField:
         return cls(struct, field, prefix + (name or f"{struct}_{field}"))
 
     def of(self, event: Column, kind: StructType) -> tuple[Column, DataType] | None:
-        """Return the column and the type of the field in events of the type `kind`, None if that has no such field.
+        """Return the column and the type of the field in events of the type `kind`; None if the type has no such field.
 
-        The column is null where the field's struct is.
+        The column is null if the struct around the field is null.
         """
         if self.struct is None:
             return (event[self.field], kind[self.field].dataType) if self.field in kind.names else None
@@ -60,12 +60,12 @@ class EventField:
 
 
 def event_fields(given: Sequence[str], *, prefix: str, property_name: str) -> list[EventField]:
-    """Return the references of a list. Raises ConfigError for one that is malformed."""
+    """Return the references in a list. Raises ConfigError for a malformed reference."""
     return [EventField.parsed(item, prefix=prefix, property_name=property_name) for item in given if item]
 
 
 def _struct_of(field: str) -> str | None:
-    """Debezium's rule for names without a struct."""
+    """Return the struct of a field that is given without one, by Debezium's rule."""
     if field in _OF_EVENT:
         return None
     return "transaction" if field in _OF_TRANSACTION else "source"

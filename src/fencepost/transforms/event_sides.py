@@ -1,4 +1,7 @@
-"""Transforms that change fields of the rows in change events, and keep the types: Debezium's TimezoneConverter, EnforceRecordSize."""
+"""The base of transforms that change the content, but not the types, of rows in change events.
+
+Debezium's TimezoneConverter and EnforceRecordSize are such transforms.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EventSideTransformation(RecordTransformation):
-    """Changes fields of change events; other records stay as they are. Schemas stay, with their names.
+    """Changes fields in change events. Other records, and all schemas with their names, stay unchanged.
 
     Subclasses implement `changes`.
     """
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether records stay in the topics that they have."""
+        """Whether records keep their topics: always."""
         return True
 
     def apply(self, records: DataFrame) -> DataFrame:
@@ -39,36 +42,40 @@ class EventSideTransformation(RecordTransformation):
             return records
         value = F.col("value")
         if APPLIES in records.columns:
-            # Spark computes the result for other records as well.
+            # Spark also computes the result for records that are not selected.
             value = F.when(F.col(APPLIES), value)
         changes: dict[FieldPath, Column] = dict(self.changes(event, value))
         if not changes:
             return records
-        # Not withField: with each field within a struct it would double the plan.
+        # withField is not used: for each field within a struct it would double the plan.
         changed = with_fields(value, event.kind, changes)
-        # An expression has its own type, without the names of schemas in its fields' comments.
+        # Comments of fields contain schema names. The type of an expression has no comments, so it is cast to the
+        # original type.
         return records.withColumn("value", changed.cast(field.dataType).alias("value", metadata=field.metadata))
 
     @abstractmethod
     def changes(self, event: ChangeEvent, value: Column) -> Iterator[tuple[tuple[str, str], Column]]:
-        """Yield the paths of fields in the value, and their new content, which is null only where it was."""
+        """Yield the paths of fields in the value, each with its new content.
+
+        The new content may be null only where the old content was null.
+        """
 
 
 def same_nulls(field: t.StructField, new: Column) -> Column:
-    """Return the new content of a field, with a type that excludes null if the field's type does."""
-    return new if field.nullable else F.coalesce(new, _never(field.dataType))
+    """Return the new content of a field, as an expression that is not nullable if the field is not nullable."""
+    return new if field.nullable else F.coalesce(new, _non_null_default(field.dataType))
 
 
-def _never(kind: t.DataType) -> Column:
-    """Return some content of a type, which Spark knows not to be null."""
+def _non_null_default(kind: t.DataType) -> Column:
+    """Return some content of a type, as an expression that is never null according to Spark."""
     if isinstance(kind, t.StructType):
-        return F.struct(*(_never(field.dataType).alias(field.name) for field in kind.fields))
+        return F.struct(*(_non_null_default(field.dataType).alias(field.name) for field in kind.fields))
     if isinstance(kind, t.ArrayType | t.MapType):
         return (F.array() if isinstance(kind, t.ArrayType) else F.create_map()).cast(kind)
-    never: Any = ""
+    default: Any = ""
     if isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType):
-        never = _EPOCH
+        default = _EPOCH
     elif isinstance(kind, t.BooleanType | t.NumericType):
-        # Spark takes the cast of an INT to a DECIMAL for one that may overflow to null.
-        never = Decimal(0) if isinstance(kind, t.DecimalType) else 0
-    return F.lit(never).cast(kind)
+        # For Spark, casting an INT to a DECIMAL may overflow to null.
+        default = Decimal(0) if isinstance(kind, t.DecimalType) else 0
+    return F.lit(default).cast(kind)

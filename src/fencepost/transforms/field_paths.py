@@ -16,35 +16,35 @@ from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import one_of
 
 FieldPath = tuple[str, ...]
-"""The names of the structs around a field, from outside, and its own."""
+"""The names of the structs around a field, the outermost first, and the field's own name."""
 
 Change = Callable[[Column, StructField], Mapping[str, Column]]
-"""Takes a field's content; returns its replacements, by name."""
+"""Takes the content of a field. Returns the contents that replace it, by name."""
 
 _SYNTAX: Final = "field.syntax.version"
 
 
 class NameTakenError(Exception):
-    """Two fields of a struct would have one name."""
+    """Two fields of a struct would have the same name."""
 
 
 def define_syntax(definitions: ConfigDef) -> ConfigDef:
     """Add the property that says how fields are named, and return the definitions."""
     return definitions.define(
         _SYNTAX, ConfigDef.Type.STRING, "V1", ConfigDef.Importance.HIGH,
-        "How fields are named. V1: by their names, in which a dot is a letter as any other. V2: by their paths within "
-        "structs, as in address.city; a name with dots is put in backticks.", validator=one_of(("v1", "v2")),
+        "How properties name fields. V1: by name; a dot in a name has no special meaning. V2: by path within structs, "
+        "as in address.city; a name that contains dots stands in backticks.", validator=one_of(("v1", "v2")),
     )  # fmt: skip
 
 
 def alternatives(name: str, names: Sequence[str]) -> str:
-    """Return the names of the fields there are, for a message about one that is not, with the one that may be meant."""
+    """Return the existing field names, and the name that may be meant, for a message about a missing field."""
     nearest = unknown_properties([name], names)[name]
     return ", ".join(names) + ("" if nearest is None else f" (did you mean {nearest}?)")
 
 
 def field_path(text: str, properties: Mapping[str, Any], name: str) -> FieldPath:
-    """Return the path that the property `name` gives. Raises ConfigError for backticks that do not match."""
+    """Return the path in `text`, the value of the property `name`. Raises ConfigError for unmatched backticks."""
     if str(properties[_SYNTAX]).upper() == "V1":
         return (text,)
     steps, rest = [], text
@@ -66,9 +66,9 @@ def field_path(text: str, properties: Mapping[str, Any], name: str) -> FieldPath
 
 
 def _quoted(text: str) -> tuple[str, bool, str]:
-    """Split after the closing backtick, which is followed by a dot or by nothing.
+    """Return the text before the closing backtick, whether there is a closing backtick, and the text after it.
 
-    False if the closing backtick is missing.
+    A backtick closes if a dot or the end of the text follows it, and no backslash precedes it.
     """
     step = ""
     for position, letter in enumerate(text):
@@ -80,7 +80,7 @@ def _quoted(text: str) -> tuple[str, bool, str]:
 
 
 def field_at(kind: DataType, path: FieldPath) -> StructField | None:
-    """Return the field at a path of a struct type, None if it does not exist."""
+    """Return the field at a path of a struct type; None if it does not exist."""
     found: StructField | None = None
     for name in path:
         if not isinstance(kind, StructType) or name not in kind.names:
@@ -91,17 +91,20 @@ def field_at(kind: DataType, path: FieldPath) -> StructField | None:
 
 
 def content_at(column: Column, path: FieldPath) -> Column:
-    """Return the content of the field at a path: null where a struct on the way is null."""
+    """Return the content of the field at a path. It is null if a struct on the path is null."""
     return reduce(Column.getField, path, column)
 
 
 def rebuilt(column: Column, fields: Sequence[Column]) -> Column:
-    """Return a struct of named columns where `column` is not null, and null where it is."""
+    """Return a struct of named columns. It is null where `column` is null."""
     return F.when(column.isNotNull(), F.struct(*fields))
 
 
 def with_changes(column: Column, kind: StructType, changes: Mapping[FieldPath, Change]) -> Column:
-    """Return a struct with the fields at some paths changed, renamed or left out. Other paths have no effect."""
+    """Return a struct in which the fields at some paths are changed, renamed or left out.
+
+    Missing paths have no effect.
+    """
     return rebuilt(column, [part.alias(name) for name, part in _changed(column, kind, changes).items()])
 
 
@@ -120,7 +123,10 @@ def _changed(column: Column, kind: StructType, changes: Mapping[FieldPath, Chang
 
 
 def with_fields(column: Column, kind: StructType, added: Mapping[FieldPath, Column]) -> Column:
-    """Return a struct with fields added at some paths, whose structs exist; an existing field is replaced."""
+    """Return a struct with fields added at some paths.
+
+    The parent structs of the added fields must exist; an existing field is replaced.
+    """
     parts = {field.name: column.getField(field.name) for field in kind.fields}
     for name in dict.fromkeys(path[0] for path in added if len(path) > 1):
         within = {path[1:]: content for path, content in added.items() if path[0] == name and len(path) > 1}
@@ -132,7 +138,7 @@ def with_fields(column: Column, kind: StructType, added: Mapping[FieldPath, Colu
 
 
 def without(column: Column, kind: StructType, paths: Collection[FieldPath]) -> Column | None:
-    """Return a struct without the fields at some paths; None if it, or a struct within it, would have no field then."""
+    """Return a struct without the fields at some paths; None if the struct, or one within it, would have no fields."""
     return selected(column, kind, lambda path: path not in paths, dict.fromkeys(paths, ""))
 
 
@@ -143,12 +149,12 @@ def selected(
     names: Mapping[FieldPath, str],
     at: FieldPath = (),
 ) -> Column | None:
-    """Return a struct with the fields that are kept; None if it, or a struct within it, has none.
+    """Return a struct with the fields that are kept; None if the struct, or one within it, would have no fields.
 
     Raises NameTakenError.
 
-    `names` has the relevant paths, each with the field's new name, if any: a struct without any of them is kept
-    unchanged. `at` is the path of the struct itself.
+    `names` maps the paths that matter to the field's new name, empty for an unchanged name. A struct that contains none
+    of these paths stays unchanged. `at` is the path of the struct itself.
     """
     fields: dict[str, Column] = {}
     for field in kind.fields:

@@ -34,23 +34,44 @@ _INSERTED: Final = ("topic.field", "partition.field", "timestamp.field", "static
 class InsertField(PartTransformation):
     """Adds fields that hold the record's topic, partition or timestamp, or a fixed text.
 
-    By its schema a field may be null, unless its name is given with the suffix `!`; `?` says that it may. An existing
-    field is replaced. The partition or timestamp of a record without one is null, which a field with `!` refuses.
+    The type of the new field allows null, unless the name is given with the suffix `!`. The suffix `?` says explicitly
+    that null is allowed. An existing field is replaced. If a record has no partition or timestamp, the field is null;
+    with `!`, the record is refused.
     """
 
     definitions = define_syntax(
         define_null_default(
             ConfigDef()
-            .define("topic.field", _Type.STRING, None, _MEDIUM, "The field for the topic.")
-            .define("partition.field", _Type.STRING, None, _MEDIUM, "The field for the Kafka partition.")
-            .define("timestamp.field", _Type.STRING, None, _MEDIUM, "The field for the record's timestamp.")
-            .define("static.field", _Type.STRING, None, _MEDIUM, "The field for the value static.value.")
-            .define("static.value", _Type.STRING, None, _MEDIUM, "The text for the field static.field.")
+            .define("topic.field", _Type.STRING, None, _MEDIUM, "The name of the new field with the record's topic.")
+            .define(
+                "partition.field",
+                _Type.STRING,
+                None,
+                _MEDIUM,
+                "The name of the new field with the record's Kafka partition.",
+            )
+            .define(
+                "timestamp.field", _Type.STRING, None, _MEDIUM, "The name of the new field with the record's timestamp."
+            )
+            .define(
+                "static.field",
+                _Type.STRING,
+                None,
+                _MEDIUM,
+                "The name of the new field with the fixed text static.value.",
+            )
+            .define(
+                "static.value",
+                _Type.STRING,
+                None,
+                _MEDIUM,
+                "The fixed text that static.field contains. Required with static.field.",
+            )
         )
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError if they name no field, or a static one without a value."""
+        """Set the properties. Raises ConfigError if they name no field, or define the static field incompletely."""
         super().configure(configs)
         given = self.properties
         if (given["static.field"] is None) != (given["static.value"] is None):
@@ -75,7 +96,7 @@ class InsertField(PartTransformation):
         return with_fields(column, struct, {path: self._content(name, column) for name, path in self._paths.items()})
 
     def _content(self, name: str, part: Column) -> Column:
-        """The inserted value: nullable by its type, unless it is required."""
+        """Return the value to insert. Its type allows null, unless the field is required."""
         required = name in self._required
         match name:
             case "topic.field":
@@ -92,7 +113,7 @@ class InsertField(PartTransformation):
         if not required:
             return F.col(column)
         why = f"A record has no {column}, which {type(self).__name__} is to insert: remove the ! of {column}.field"
-        # The numbers are never used: they only make the type non-nullable.
+        # 0 and 1 are never inserted. They only make the type not nullable.
         refusal = F.when(part.isNotNull(), F.raise_error(F.lit(why)))
         return F.coalesce(F.col(column), F.when(refusal.isNull(), F.lit(0)).otherwise(F.lit(1)))
 
@@ -106,7 +127,13 @@ class ReplaceField(PartTransformation):
             ConfigDef()
             .define("exclude", _Type.LIST, "", _MEDIUM, "The fields to remove. Takes precedence over include.")
             .define("include", _Type.LIST, "", _MEDIUM, "The fields to keep; empty: all.")
-            .define("renames", _Type.LIST, "", _MEDIUM, "Old and new names of fields, as 'old:new,other:another'.")
+            .define(
+                "renames",
+                _Type.LIST,
+                "",
+                _MEDIUM,
+                "The fields to rename, with their old and new names, as 'old:new,other:another'.",
+            )
         )
     )
 
@@ -128,7 +155,7 @@ class ReplaceField(PartTransformation):
         )
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the struct with the remaining fields, under their new names."""
+        """Return the struct with the remaining fields under their new names."""
         names = dict.fromkeys(self._include | self._exclude, "") | self._renames
         try:
             left = selected(column, self.struct(kind), self._keeps, names)
@@ -145,7 +172,7 @@ class ReplaceField(PartTransformation):
         return left
 
     def _keeps(self, path: FieldPath) -> bool:
-        """Whether a field stays: itself, a struct around it, or a field within it is included."""
+        """Whether a field is kept: it is included itself, or a struct around it or a field within it is included."""
         if path in self._exclude:
             return False
         return not self._include or any(
@@ -171,7 +198,7 @@ class ExtractField(PartTransformation):
         self._path = field_path(self.properties["field"], self.properties, "field")
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the field's content; null where the whole is null."""
+        """Return the content of the field. It is null where the whole key or value is null."""
         self.field(kind, self._path)
         return content_at(column, self._path)
 
@@ -185,7 +212,7 @@ class HoistField(PartTransformation):
     )
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with their part wrapped, a null as well."""
+        """Return the records with their key or value wrapped, even if it is null."""
         return records.withColumn(self.part, self.changed(F.col(self.part), records.schema[self.part].dataType))
 
     def changed(self, column: Column, kind: t.DataType) -> Column:  # noqa: ARG002 - any type can be wrapped
@@ -195,7 +222,7 @@ class HoistField(PartTransformation):
 
 @planned_by_schema
 class MaskField(PartTransformation):
-    """Replaces fields by a neutral value: `replacement`, else 0, an empty text, false, the epoch."""
+    """Replaces the values of fields: by `replacement`, else by 0, an empty string, false or 1970-01-01."""
 
     definitions = define_syntax(
         define_null_default(
@@ -203,7 +230,14 @@ class MaskField(PartTransformation):
             .define(
                 "fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields to mask.", validator=not_empty
             )
-            .define("replacement", _Type.STRING, None, _Importance.LOW, "The value for texts and numbers.")
+            .define(
+                "replacement",
+                _Type.STRING,
+                None,
+                _Importance.LOW,
+                "The value that replaces strings and numbers; fields of other types are then refused. Unset: 0, an "
+                "empty string, false, or 1970-01-01, by the type.",
+            )
         )
     )
 
@@ -213,7 +247,7 @@ class MaskField(PartTransformation):
         self._paths = [field_path(name, self.properties, "fields") for name in self.properties["fields"]]
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the struct with its fields masked; a field that is null stays null."""
+        """Return the struct with the fields masked. A null field stays null."""
         for path in self._paths:
             self.field(kind, path)
         return with_changes(column, self.struct(kind), dict.fromkeys(self._paths, self._masked))

@@ -11,10 +11,10 @@ from fencepost.transforms.base import DroppingTransformation, planned_by_schema,
 @planned_by_schema
 @reads_no_content
 class Filter(DroppingTransformation):
-    """Drops all records; with a predicate, those that it selects."""
+    """Drops all records, or with a predicate the records that it selects."""
 
     def kept(self, records: DataFrame) -> Column:  # noqa: ARG002 - none is kept
-        """Return that no record is kept."""
+        """Return false: no record is kept."""
         return F.lit(False)
 
     def changed_records(self, records: DataFrame) -> DataFrame:

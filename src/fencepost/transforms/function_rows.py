@@ -31,18 +31,18 @@ from fencepost.transforms.base import APPLIES
 from fencepost.transforms.declared_function import ROW_INDEX, DeclaredFunction
 
 _FIRST_LABEL: Final = 1 << 40
-"""The first label of a pandas index: a function that renumbers rows would otherwise give the positions of others."""
+"""The first label of a pandas index. A function that renumbers rows returns smaller labels, which are not positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionRows:
-    """Calls the function of one transform, in the worker or on executors. Pickled by the name of the class."""
+    """Calls the function of one transform, in the worker or on executors. Pickle stores only the class's name."""
 
     plugin: type[DeclaredFunction]
 
     @property
     def name(self) -> str:
-        """The name of the function in messages."""
+        """The name of the function, for messages."""
         return f"The transform {self.plugin.__module__}.{self.plugin.__qualname__}"
 
     def replaced(self) -> dict[str, t.DataType]:
@@ -53,19 +53,19 @@ class FunctionRows:
         return {self.plugin.on: kind}
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Apply the function to the batches of a Spark partition."""
         for batch in batches:
             yield self.applied(batch)
 
     def applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return records with the function's columns, without the dropped ones.
+        """Return records with the function's columns. Records that the function has dropped are missing.
 
-        Raises the errors of the function, DataError for values that do not fit the schema, and PluginError for an
-        invalid result, as `transform` defines.
+        Raises the errors of the function, DataError for values that do not fit the schema, and PluginError for a result
+        that is not valid according to `transform`.
         """
-        taken = self._taken(batch)
-        fields, kept = self._answered(batch, taken) if len(taken) else (self._nothing(), taken)
-        others = np.setdiff1d(np.arange(batch.num_rows), taken)
+        selected = self._selected(batch)
+        fields, kept = self._answered(batch, selected) if len(selected) else (self._nothing(), selected)
+        others = np.setdiff1d(np.arange(batch.num_rows), selected)
         source = np.concatenate([kept, others]).astype(np.int64)
         order = pa.array(np.argsort(source, kind="stable"))
         places = pa.array(source).take(order)
@@ -77,47 +77,47 @@ class FunctionRows:
         }
         return pa.RecordBatch.from_pydict(columns)
 
-    def _taken(self, batch: pa.RecordBatch) -> np.ndarray:
-        """The positions of the records that the function gets."""
-        taken = pa.repeat(pa.scalar(True), batch.num_rows)
+    def _selected(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return the positions of the records that are passed to the function."""
+        selected = pa.repeat(pa.scalar(True), batch.num_rows)
         if self.plugin.on != "record":
-            taken = pc.and_(taken, batch[self.plugin.on].is_valid())
+            selected = pc.and_(selected, batch[self.plugin.on].is_valid())
         if APPLIES in batch.schema.names:
-            taken = pc.and_(taken, batch[APPLIES])
-        return np.flatnonzero(taken.to_numpy(zero_copy_only=False))
+            selected = pc.and_(selected, batch[APPLIES])
+        return np.flatnonzero(selected.to_numpy(zero_copy_only=False))
 
     def _nothing(self) -> dict[str, pa.Array]:
         return {name: pa.nulls(0, _arrow(kind)) for name, kind in self.replaced().items()}
 
-    def _answered(self, batch: pa.RecordBatch, taken: np.ndarray) -> tuple[dict[str, pa.Array], np.ndarray]:
-        """The function's result for some records, by column, and the positions of the remaining ones."""
-        given = self._given(batch, taken)
-        rows = self._as_arrow(self._called(_as_form(given, self.plugin.form)))
-        kept = self._kept(rows, len(taken))
+    def _answered(self, batch: pa.RecordBatch, selected: np.ndarray) -> tuple[dict[str, pa.Array], np.ndarray]:
+        """Return the function's result for some records, by column, and the positions of the records that it kept."""
+        input_rows = self._input_rows(batch, selected)
+        rows = self._as_arrow(self._called(_as_form(input_rows, self.plugin.form)))
+        kept = self._kept(rows, len(selected))
         kind = parse_ddl(self.plugin.schema)
         if not isinstance(kind, t.StructType):
-            return {self.plugin.on: self._field(rows, t.StructField(self.plugin.on, kind))}, taken[kept]
+            return {self.plugin.on: self._field(rows, t.StructField(self.plugin.on, kind))}, selected[kept]
         extra = [name for name in rows.schema.names if name not in (*kind.names, ROW_INDEX)]
         if extra:
             self._refuse(f"columns that its schema does not list: {', '.join(extra)}")
         fields = {field.name: self._field(rows, field) for field in kind.fields}
         if self.plugin.on == "record":
-            return fields, taken[kept]
+            return fields, selected[kept]
         struct = pa.StructArray.from_arrays(list(fields.values()), fields=list(_arrow(kind)))
-        return {self.plugin.on: struct}, taken[kept]
+        return {self.plugin.on: struct}, selected[kept]
 
     def _called(self, given: Any) -> Any:
         try:
             return call_plugin(self.name, self.plugin.function, given)
         except DataError as error:
-            # Messages show the line of other errors anyway.
+            # The messages of other errors already contain the line.
             place = plugin_location(error)
             if place is None or type(error) is not DataError:
                 raise
             raise DataError(f"{str(error).removesuffix('.')} ({place})") from error
 
-    def _given(self, batch: pa.RecordBatch, taken: np.ndarray) -> pa.RecordBatch:
-        positions = pa.array(taken)
+    def _input_rows(self, batch: pa.RecordBatch, selected: np.ndarray) -> pa.RecordBatch:
+        positions = pa.array(selected)
         if self.plugin.on == "record":
             columns = {name: batch[name] for name in batch.schema.names if not name.startswith("__fencepost")}
         else:
@@ -128,7 +128,7 @@ class FunctionRows:
         if ROW_INDEX in columns:
             raise DataError(f"{self.name} cannot be given a field named {ROW_INDEX}: rename it before")
         given = {name: column.take(positions) for name, column in columns.items()}
-        return pa.RecordBatch.from_pydict({**given, ROW_INDEX: pa.array(np.arange(len(taken)))})
+        return pa.RecordBatch.from_pydict({**given, ROW_INDEX: pa.array(np.arange(len(selected)))})
 
     def _as_arrow(self, answer: Any) -> pa.RecordBatch:
         if self.plugin.form == "pandas" and kind_of(answer).endswith("DataFrame"):
@@ -183,7 +183,7 @@ class FunctionRows:
 
 
 def applied_frame(rows: FunctionRows, records: DataFrame) -> DataFrame:
-    """Return records with the function applied on executors, in their order."""
+    """Return the records after executors have applied the function. The records keep their order."""
     replaced = rows.replaced()
     fields = [
         t.StructField(field.name, replaced.get(field.name, field.dataType), True) for field in records.schema.fields
@@ -199,7 +199,8 @@ def _as_form(rows: pa.RecordBatch, form: str) -> Any:
     if form == "pandas":
         import pandas as pd  # noqa: PLC0415 - only functions that want it need it
 
-        # Arrow's types: numpy's would turn numbers beside a null into fractions.
+        # The columns keep Arrow's types: with numpy's types, a null would turn a column's integers into floating-point
+        # numbers.
         frame = rows.drop_columns([ROW_INDEX]).to_pandas(types_mapper=pd.ArrowDtype)
         frame.index = pd.RangeIndex(_FIRST_LABEL, _FIRST_LABEL + rows.num_rows)
         return frame
@@ -224,7 +225,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _joined(made: pa.Array, left_out: pa.Array) -> pa.Array:
-    """The function's values, then the values of records that were left out, which are null or of the same type."""
+    """Join the function's values with values of records that it did not get: these are null or of the same type."""
     if left_out.null_count == len(left_out):
         left_out = pa.nulls(len(left_out), made.type)
     return pa.concat_arrays([made, left_out.cast(made.type)])

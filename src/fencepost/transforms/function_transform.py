@@ -1,11 +1,11 @@
-"""A transform that is one function on columns: Arrow, pandas or polars in, the same out.
+"""A transform that is one function on columns. It takes and returns Arrow, pandas or polars.
 
     @transform(schema="id BIGINT, total DOUBLE")
     def totals(rows: pa.RecordBatch) -> pa.RecordBatch:
         ...
 
-The decorated name is a transform's class: `transforms.t.type=my_module.totals`. function_rows calls the function. The
-package imports this module, so code for columns is imported where it is used.
+The decorated name is the class of the transform: `transforms.t.type=my_module.totals`. function_rows calls the
+function. The package `fencepost` imports this module, so modules for columns are imported only where they are used.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ _EXPECTED: Final = "it takes a function(rows) that returns rows, both as pyarrow
 def transform(
     *, schema: str, on: str = "value", multiplies: bool = False
 ) -> Callable[[Callable[..., Any]], type[Transformation]]:
-    """Make a transform of a function that takes and returns columns.
+    """Make a transform from a function that takes and returns columns.
 
-    The function gets the fields of the values as columns, or of the keys with `on="key"`, and a column `__row` with the
-    positions of the rows. Records whose value is null are left out, and pass unchanged. It returns the columns that
-    `schema` lists, in Spark's DDL, for each row in order; if it drops rows, also `__row` for those that stay, and with
-    `multiplies=True` also one `__row` several times. With `on="record"` it gets the columns topic, partition, key, value,
-    timestamp and headers, and returns those that `schema` lists; the others stay. By the annotation of its parameter the
-    rows are a pyarrow.RecordBatch, or a DataFrame of pandas, whose index takes the place of `__row`, or of polars.
+    The function gets the fields of the values as columns (with `on="key"` the fields of the keys), and a column `__row`
+    with the positions of the rows. Records whose value is null are not passed to it, and stay unchanged. It returns the
+    columns that `schema` lists, in Spark's DDL, for each row in order. If it drops rows, it also returns `__row` for
+    the remaining rows. With `multiplies=True`, the same `__row` may also occur several times. With `on="record"` the
+    function gets the columns topic, partition, key, value, timestamp and headers, and returns the columns that `schema`
+    lists; the other columns stay unchanged. The annotation of the function's parameter decides the form of the rows: a
+    pyarrow.RecordBatch, a DataFrame of pandas, whose index replaces `__row`, or a DataFrame of polars.
 
-    The function is called on Spark's executors or in the worker, in any parts, perhaps again: it must not keep a state.
-    Raises TypeError for anything but such a function, and ConfigError for an invalid schema.
+    The function is called on Spark's executors or in the worker. The rows may be split in any way, and may be passed
+    again, so the function must not keep state. Raises TypeError for anything but such a function, and ConfigError for
+    an invalid schema.
     """
 
     def made(function: Callable[..., Any]) -> type[Transformation]:
@@ -77,20 +79,20 @@ class FunctionTransformation(DeclaredFunction, Transformation):
     """The base of the classes that `transform` makes."""
 
     def config(self) -> ConfigDef:
-        """Return that there are no properties."""
+        """Return an empty ConfigDef: such transforms have no properties."""
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Do nothing."""
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records as the function makes them, on executors."""
+        """Return the records after the function was called on executors."""
         from fencepost.transforms.function_rows import applied_frame  # noqa: PLC0415 - see above
 
         return applied_frame(self.rows(), records)
 
     def rows(self) -> FunctionRows:
-        """Return the object that calls the function on columns."""
+        """Return the object that calls the function."""
         from fencepost.transforms.function_rows import FunctionRows  # noqa: PLC0415 - see above
 
         return FunctionRows(type(self))
@@ -112,7 +114,7 @@ def _check(function: Any, on: str) -> None:
 
 
 def _form(function: Callable[..., Any]) -> str:
-    """Return the form in which a function wants rows, by the annotation of its parameter, which may be a text."""
+    """Return the form in which a function receives rows, by the annotation of its parameter, which may be a text."""
     annotation = next(iter(signature(function).parameters.values())).annotation
     named = annotation if isinstance(annotation, str) else f"{annotation.__module__}.{annotation.__qualname__}"
     root = named.strip("'\"").partition(".")[0]

@@ -19,35 +19,36 @@ _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
 @planned_by_schema
 class HeaderFrom(PartTransformation):
-    """Moves or copies fields to headers, after the existing ones.
+    """Moves or copies fields to headers, after the existing headers.
 
-    All headers of a batch have one type, so a header gets its field's content as a text: TIMESTAMP in ISO 8601 and UTC,
-    bytes in base64, structures in JSON. A null field becomes a null header; a record with a null key or value is
+    All headers of a batch have the same type, so the content of a field becomes a text: TIMESTAMP in ISO 8601 and UTC,
+    bytes in base64, structures in JSON. A null field becomes a null header. A record with a null key or value is
     unchanged.
     """
 
     definitions = define_syntax(define_null_default(
         ConfigDef()
-        .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=not_empty)
+        .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The fields to move or copy, comma-separated.", validator=not_empty)
         .define(
             "headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "The names of the headers, in the order of fields.", validator=not_empty,
+            "The names of the new headers, in the order of fields.", validator=not_empty,
         )
         .define(
             "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "move, which removes the fields from the record, or copy.", validator=one_of(("move", "copy")),
+            "move: the fields are removed from the record. copy: they stay.", validator=one_of(("move", "copy")),
         )
     ))  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError unless there are as many fields as headers."""
+        """Set the properties. Raises ConfigError if the numbers of fields and headers differ."""
         super().configure(configs)
         if len(self.properties["fields"]) != len(self.properties["headers"]):
             raise ConfigError("fields and headers must be lists of the same length", name="headers")
         self._paths = [field_path(name, self.properties, "fields") for name in self.properties["fields"]]
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with their headers, and without the fields that were moved."""
+        """Return the records with the new headers, and without the fields that were moved."""
         part, schema = F.col(self.part), records.schema
         kind, headers = schema[self.part].dataType, schema["headers"].dataType
         if isinstance(kind, t.NullType):

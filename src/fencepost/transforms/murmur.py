@@ -1,8 +1,8 @@
-"""MurmurHash3 as an expression of Spark's SQL: an older form for 64-bit machines, of which the upper half counts.
+"""An older variant of MurmurHash3 for 64-bit machines, as an expression of Spark's SQL.
 
-Debezium's `io.debezium.util.MurmurHash3` computes this form with the seed 9001. It differs from the final one
-(https://github.com/aappleby/smhasher) in two ways: the multipliers change with each block of 16 bytes, and the bytes of an
-incomplete last block are signed.
+Debezium's `io.debezium.util.MurmurHash3` computes this variant with the seed 9001, and uses the upper half of the first
+64 bits. The variant differs from the final version (https://github.com/aappleby/smhasher) in two ways: the multipliers
+change with each block of 16 bytes, and the bytes of an incomplete last block are signed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ _START: Final = {
     "c2": 5545529020109919103,
 }
 _AFTER_BLOCK: Final = {"h1": (3, 1390208809), "h2": (3, 944331445), "c1": (5, 2071795100), "c2": (5, 1808688022)}
-"""The factor and the summand of each part of the state at the end of a block."""
+"""For each part of the state, the factor and the summand that are applied at the end of a block."""
 
 
 def murmur_of(digits: str) -> str:
-    """Return the hash of bytes, which an expression gives as hexadecimal digits in upper case: a BIGINT of 32 bits."""
+    """Return an expression for the hash of bytes: a BIGINT of 32 bits.
+
+    `digits` is an expression for the bytes as hexadecimal digits in upper case.
+    """
     start = ", ".join(f"'{name}', {value}" for name, value in _START.items())
     mixed = _sum(_mixed("h"), _mixed(_sum("e", "h")))
     ended = _let(
@@ -32,7 +35,7 @@ def murmur_of(digits: str) -> str:
 
 
 def _after_block() -> str:
-    """The state after a block `b` of digits."""
+    """Return an expression for the state after a block `b` of digits."""
     first = _sum(f"s.h1 ^ {_scrambled('left(b, 16)', 's.c1', 's.c2')}", "s.h2")
     second = _sum(f"{_rotated('s.h2', 41)} ^ {_scrambled('substring(b, 17)', 's.c2', 's.c1')}", "a")
     parts = {"h1": "a", "h2": second, "c1": "s.c1", "c2": "s.c2"}
@@ -44,7 +47,7 @@ def _after_block() -> str:
 
 
 def _scrambled(half: str, before: str, after: str) -> str:
-    """The bytes of half a block as one number, lowest byte first, multiplied and rotated."""
+    """Return an expression for the bytes of half a block as one number, lowest byte first, multiplied and rotated."""
     byte = "CAST(conv(x, 16, 10) AS BIGINT) - CASE WHEN length(b) < 32 AND x >= '80' THEN 256 ELSE 0 END"
     shifted = f"transform(regexp_extract_all({half}, '..', 0), (x, i) -> shiftleft({byte}, 8 * i))"
     word = f"aggregate({shifted}, CAST(0 AS BIGINT), (k, x) -> k ^ x)"
@@ -58,7 +61,7 @@ def _mixed(value: str) -> str:
 
 
 def _let(name: str, value: str, body: str) -> str:
-    """An expression that names a value, so that it is computed once."""
+    """Return an expression that names a value, so that the value is computed only once."""
     return f"transform(array({value}), {name} -> {body})[0]"
 
 
@@ -75,10 +78,10 @@ def _product(one: str, other: str) -> str:
 
 
 def _wide(value: str) -> str:
-    """A BIGINT as a decimal: Spark refuses sums and products of more than 64 bits."""
+    """Return a BIGINT as a decimal, because Spark refuses BIGINT sums and products of more than 64 bits."""
     return f"CAST({value} AS DECIMAL(19, 0))"
 
 
 def _wrapped(value: str) -> str:
-    """The lowest 64 bits of a decimal, as a BIGINT."""
+    """Return the lowest 64 bits of a decimal as a BIGINT."""
     return f"CAST(pmod({value} + {1 << 63}, {1 << 64}) - {1 << 63} AS BIGINT)"

@@ -1,4 +1,4 @@
-"""Debezium's ExtractNewRecordState: change events become the rows that they leave.
+"""Debezium's ExtractNewRecordState: change events are replaced by the rows after the change.
 
 https://debezium.io/documentation/reference/stable/transformations/event-flattening.html
 """
@@ -39,55 +39,55 @@ _COMPATIBLE: Final = "drop.fields.keep.schema.compatible"
 class ExtractNewRecordState(DroppingTransformation):
     """Replaces change events by the row after the change; other records stay as they are.
 
-    Events of truncates, which have no row, are dropped. A null value counts as the tombstone of a delete.
+    Truncate events, which have no row, are dropped. A null value counts as the tombstone of a delete.
     """
 
     definitions = define_null_default(
         ConfigDef()
         .define(
             _MODE, _Type.STRING, "tombstone", _Importance.MEDIUM,
-            "How deletes are handled, and the tombstones that may follow them. drop: both are dropped. tombstone: the "
-            "delete becomes a record with a null value, and its tombstone is dropped. delete-to-tombstone: the same, and "
-            "the null has no schema, even if a connector polls records one by one. rewrite: "
-            f"the delete becomes the row before it, and its tombstone is dropped; all records get the field {_DELETED}, "
-            "which is the text true or false. rewrite-with-tombstone: as rewrite, but the tombstone stays.",
+            "What happens to deletes, and to the tombstones that may follow them. drop: both are dropped. tombstone: the "
+            "delete becomes a record with a null value, and the tombstone is dropped. delete-to-tombstone: as tombstone, "
+            "but the null never has a schema, even if a connector polls records one by one. rewrite: "
+            f"the delete becomes the row before it, and the tombstone is dropped; all records get the field {_DELETED} "
+            "with the text true or false. rewrite-with-tombstone: as rewrite, but the tombstone stays.",
             validator=one_of(_MODES),
         )
         .define(
             "add.fields", _Type.LIST, "", _Importance.LOW,
             "Fields of the event to add to the row: op, ts_ms, fields of transaction (id, total_order) and of source "
-            "(table, lsn), or with the name of the struct, as in before.id; each possibly with another name, as in "
-            "'op:operation'. Fields that the events do not have are left out.",
+            "(table, lsn), or a path such as before.id. A new name may follow a colon, as in 'op:operation'. Fields "
+            "that the events lack are left out.",
         )
-        .define("add.fields.prefix", _Type.STRING, "__", _Importance.LOW, "What the names of added fields begin with.")
+        .define("add.fields.prefix", _Type.STRING, "__", _Importance.LOW, "The prefix of the names of added fields.")
         .define(
             "add.headers", _Type.LIST, "", _Importance.LOW,
-            "Fields of the event to add as headers, in the form of add.fields; their values are texts. A tombstone that "
-            "stays gets op alone, which is d.",
+            "Fields of the event to add as headers, in the form of add.fields; their values are written as text. A "
+            "tombstone that stays gets only the header for op, with the value d.",
         )
-        .define("add.headers.prefix", _Type.STRING, "__", _Importance.LOW, "What the names of added headers begin with.")
+        .define("add.headers.prefix", _Type.STRING, "__", _Importance.LOW, "The prefix of the names of added headers.")
         .define(
             "route.by.field", _Type.STRING, "", _Importance.LOW,
-            "The column of the row whose value becomes the topic, of a delete in the row before it; it must be a text. "
-            "Where it is null, the topic stays.",
+            "The column whose value becomes the topic; it must be a STRING. For a delete, the row before it counts. "
+            "If the column is null, the topic stays.",
         )
         .define(
             "drop.fields.header.name", _Type.STRING, None, _Importance.LOW,
-            "The header that lists the fields to drop from a record: a list of texts, or a text that is a list in JSON. "
-            "The rows of a batch share their schema, so dropped fields stay in it, and are null.",
+            "The header that lists the fields to drop from a record, as a list of strings, or as a string with a list "
+            "in JSON. The rows of a batch share their schema, so dropped fields stay in the schema, and are null.",
         )
         .define(
             "drop.fields.from.key", _Type.BOOLEAN, False, _Importance.LOW,
-            "Whether the listed fields are dropped from the key as well.",
+            "Whether the fields in the header drop.fields.header.name are dropped from the key as well.",
         )
         .define(
             _COMPATIBLE, _Type.BOOLEAN, True, _Importance.LOW,
-            "Whether only listed fields are dropped that may be null by their schema.",
+            "Whether a listed field is dropped only if its schema allows null.",
         )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for one that is invalid."""
+        """Set the properties. Raises ConfigError for an invalid property."""
         super().configure(configs)
         given = self.properties
         self._mode: str = given[_MODE].lower()
@@ -111,7 +111,7 @@ class ExtractNewRecordState(DroppingTransformation):
         return F.when(F.col("value").isNull(), tombstones).otherwise(changes)
 
     def log_dropped(self, records: pa.RecordBatch, whose: str) -> None:
-        """Log how many events of a batch, other than truncates, have no row."""
+        """Log how many events of a batch, except truncates, have no row."""
         events = EventColumns.of(records)
         if events is None:
             return
@@ -128,7 +128,7 @@ class ExtractNewRecordState(DroppingTransformation):
         event = ChangeEvent.of(records.schema["value"].dataType)
         columns = {"headers": self._with_headers(records, event)} if self._headers else {}
         if event is not None:
-            dropped = _DropList.of(records, self.properties)
+            dropped = _DropList.from_header(records, self.properties)
             metadata = {NULLS_METADATA: True} if self._mode == "delete-to-tombstone" else {}
             row = _with_names(records, event, self._row(event, dropped))
             columns["value"] = row.alias("value", metadata=metadata)
@@ -179,7 +179,7 @@ class ExtractNewRecordState(DroppingTransformation):
         return F.coalesce(column.cast(StringType()), F.col("topic"))
 
     def _with_headers(self, records: DataFrame, event: ChangeEvent | None) -> Column:
-        """The headers after the existing ones."""
+        """Return the existing headers, followed by the added headers."""
         kind, value = records.schema["headers"].dataType, F.col("value")
         found = [] if event is None else [(field.name, field.of(event.value, event.kind)) for field in self._headers]
         of_event = [_header(name, text(*copied)) for name, copied in found if copied is not None]
@@ -189,7 +189,7 @@ class ExtractNewRecordState(DroppingTransformation):
 
 
 def _with_names(records: DataFrame, event: ChangeEvent, row: Column) -> Column:
-    """The row with the names that its columns have in schemas, which an expression does not keep."""
+    """Return the row with the schema names of its columns, which an expression does not keep."""
     named = {field.name: field.metadata for side in event.sides.values() for field in side.fields if field.metadata}
     kind = records.select(row.alias("row")).schema["row"].dataType if named else None
     if not isinstance(kind, StructType):
@@ -209,14 +209,17 @@ def _joined(known: Column, more: list[Column], kind: DataType) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class _DropList:
-    """The fields that a header of each record lists. With `compatible`, only those that may be null are dropped."""
+    """The fields to drop, which a header of each record lists. With `compatible`, only nullable fields are dropped."""
 
     listed: Column
     compatible: bool
 
     @classmethod
-    def of(cls, records: DataFrame, properties: Mapping[str, object]) -> _DropList | None:
-        """None if no such header is configured. Raises DataError if headers are of a type that cannot hold lists."""
+    def from_header(cls, records: DataFrame, properties: Mapping[str, object]) -> _DropList | None:
+        """Return the fields to drop; None if no header for them is configured.
+
+        Raises DataError if the headers' type cannot hold lists.
+        """
         header = properties["drop.fields.header.name"]
         if not header:
             return None
@@ -243,11 +246,11 @@ class _DropList:
         return cls(F.coalesce(listed, F.array().cast(ArrayType(StringType()))), bool(properties[_COMPATIBLE]))
 
     def without(self, name: str, column: Column) -> Column:
-        """Return a nullable field: null where it is listed."""
+        """Return a nullable field. It is null if the header lists it."""
         return F.when(~F.coalesce(F.array_contains(self.listed, name), F.lit(False)), column)
 
     def from_key(self, records: DataFrame) -> Column:
-        """Return the key without the listed fields. A key that is not a struct stays unchanged."""
+        """Return the key without the listed fields. If a key is not a struct, it is unchanged."""
         key, kind = F.col("key"), records.schema["key"].dataType
         if not isinstance(kind, StructType):
             return key

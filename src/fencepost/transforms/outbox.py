@@ -46,12 +46,12 @@ _MILLISECONDS: Final = {
     "io.debezium.time.MicroTimestamp": 1_000,
     "io.debezium.time.NanoTimestamp": 1_000_000,
 }
-"""The number of a column type's units in a millisecond."""
+"""The number of units of a column's type in one millisecond."""
 _ZONED: Final = "io.debezium.time.ZonedTimestamp"
 
 
 class FieldPlace(Enum):
-    """The place of an additional column."""
+    """Where an additional column is put."""
 
     HEADER = "header"
     ENVELOPE = "envelope"
@@ -69,47 +69,57 @@ class Additional:
 
 @planned_by_schema
 class EventRouter(DroppingTransformation):
-    """Makes messages of the rows that are inserted into an outbox table; other records stay as they are.
+    """Converts the rows that are inserted into an outbox table to messages; other records stay as they are.
 
-    Deletes, tombstones and truncates are dropped, so rows may be deleted as soon as they are inserted.
+    Deletes, tombstones and truncates are dropped, so rows may be deleted as soon as they were inserted.
     """
 
     definitions = (
         ConfigDef()
-        .define(_FIELD + "id", _Type.STRING, "id", _Importance.LOW, "The column for the header id.", validator=not_blank)
-        .define(_FIELD + "key", _Type.STRING, "aggregateid", _Importance.LOW, "The column for the message's key.", validator=not_blank)
-        .define(_FIELD + "type", _Type.STRING, "type", _Importance.LOW, "Accepted for compatibility: Debezium uses it nowhere either; see table.fields.additional.placement.")
-        .define(_FIELD + "payload", _Type.STRING, "payload", _Importance.LOW, "The column for the message's value.", validator=not_blank)
+        .define(_FIELD + "id", _Type.STRING, "id", _Importance.LOW,
+            "The column that becomes the message's header id.", validator=not_blank)
+        .define(_FIELD + "key", _Type.STRING, "aggregateid", _Importance.LOW,
+            "The column that becomes the message's key.", validator=not_blank)
+        .define(
+            _FIELD + "type", _Type.STRING, "type", _Importance.LOW,
+            "Accepted for compatibility: Debezium does not use it either. To write the column, use "
+            "table.fields.additional.placement.",
+        )
+        .define(_FIELD + "payload", _Type.STRING, "payload", _Importance.LOW,
+            "The column that becomes the message's value.", validator=not_blank)
         .define(
             _FIELD + "timestamp", _Type.STRING, None, _Importance.LOW,
-            "The column for the message's timestamp: a TIMESTAMP, or by the name of its schema Debezium's Timestamp, MicroTimestamp, "
-            "NanoTimestamp or ZonedTimestamp. Where it is null, and if unset: the time of the event, ts_ms.",
+            "The column that becomes the message's timestamp: a TIMESTAMP, or a column whose schema is Debezium's "
+            "Timestamp, MicroTimestamp, NanoTimestamp or ZonedTimestamp. Unset, or if the column is null: ts_ms of "
+            "the event.",
         )
         .define(
             _FIELD + "schema.version", _Type.STRING, None, _Importance.LOW,
-            "The column for the version of the schema of values that have fields beside payload, a whole number. Values that "
-            "are the payload alone have the schema of its column.",
+            "The column that becomes the version of the value's schema, a whole number. It applies only if "
+            "table.fields.additional.placement adds fields to the value.",
         )
         .define(
             _PLACEMENT, _Type.LIST, "", _Importance.LOW,
-            "More columns of the table, as column:place or column:place:alias. Places are header, envelope (a field beside "
-            "payload: the value is then a struct) and partition (a whole number).",
+            "More columns of the table to write, as column:place or column:place:alias. The places are header, "
+            "envelope (the value becomes a struct of payload and this column) and partition (a whole number).",
         )
         .define(
             "table.field.additional.missing", _Type.STRING, "error", _Importance.LOW,
-            "What happens if the table does not have such a column. error: the records are refused. ignore: it is left out.",
+            "What happens if the table lacks a column of table.fields.additional.placement. error: the records are "
+            "refused (see errors.tolerance). ignore: the column is left out.",
             validator=one_of(("error", "ignore")),
         )
         .define(
             _INVALID, _Type.STRING, "warn", _Importance.LOW,
-            "What happens to updates of rows, which an outbox must not have. warn, error: they are dropped, and a message of "
-            "that level in the log says how many of a batch, but not behind a transform that drops records, and not of "
-            "DataFrames or files above 2 MiB, which Spark's executors change. fatal: they are refused.", validator=one_of(("warn", "error", "fatal")),
+            "What happens to updates: rows of an outbox must only be inserted or deleted. warn, error: updates are "
+            "dropped. A message of this level logs their number per batch, except behind a transform that drops "
+            "records, and for DataFrames or files above 2 MiB, which Spark's executors transform. fatal: updates are "
+            "refused (see errors.tolerance).", validator=one_of(("warn", "error", "fatal")),
         )
         .define(
             "table.expand.json.payload", _Type.BOOLEAN, False, _Importance.LOW,
-            "Whether a payload that is a JSON object or array is written as such by JsonConverter, without a schema, and "
-            "not as a text with quotes. Other texts stay texts.",
+            "Whether a payload that contains a JSON object or array is written as JSON by JsonConverter, without a "
+            "schema, and not as a quoted string. Other strings stay strings.",
         )
         .define(
             "table.json.payload.null.behavior", _Type.STRING, "ignore", _Importance.LOW,
@@ -121,19 +131,22 @@ class EventRouter(DroppingTransformation):
             "Accepted for compatibility: empty arrays in expanded JSON stay, as they need no schema.",
             validator=one_of(("ignore", "optional_string")),
         )
-        .define("route.by.field", _Type.STRING, "aggregatetype", _Importance.HIGH, "The column that says the topic.", validator=not_blank)
+        .define("route.by.field", _Type.STRING, "aggregatetype", _Importance.HIGH,
+            "The column from which the topic is derived, by route.topic.regex and route.topic.replacement.",
+            validator=not_blank)
         .define(
             "route.topic.regex", _Type.STRING, "(?<routedByValue>.*)", _Importance.LOW,
-            "A regular expression (Java's) for the whole content of that column. A content that does not match is the topic.",
+            "A regular expression (Java's) for the whole content of the column route.by.field. If it does not match, "
+            "the content itself is the topic.",
             validator=java_pattern,
         )
         .define(
             "route.topic.replacement", _Type.STRING, "outbox.event.${routedByValue}", _Importance.HIGH,
-            "The topic; $1 or ${name} is a group.",
+            "The topic, if route.topic.regex matches. $1 or ${name} stands for a group of it.",
         )
         .define(
             "route.tombstone.on.empty.payload", _Type.BOOLEAN, False, _Importance.LOW,
-            "Whether a payload that is null or blank makes a tombstone: a message with a null value.",
+            "Whether a message whose payload is null or blank becomes a tombstone, a message with a null value.",
         )
     )  # fmt: skip
 
@@ -148,7 +161,7 @@ class EventRouter(DroppingTransformation):
             raise ConfigError(f"The replacement {replacement!r} {error}", name=name) from None
         if traced := sorted(name for name in configs if name.startswith("tracing.")):
             _log.info(
-                "EventRouter takes %s without effect: it writes no spans, as Debezium does not without OpenTelemetry",
+                "EventRouter ignores %s: it writes no tracing spans, like Debezium without OpenTelemetry",
                 ", ".join(traced),
             )
         self._additional = [_additional(given) for given in self.properties[_PLACEMENT] if given.strip()]
@@ -208,7 +221,7 @@ class EventRouter(DroppingTransformation):
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """The messages for the rows of a table whose columns are `row`."""
+    """Makes the messages from the rows of a table. `row` is the type of the rows."""
 
     plugin: str
     properties: Mapping[str, Any]
@@ -216,24 +229,25 @@ class _Messages:
     row: t.StructType
 
     def column(self, name: str) -> Column:
-        """The content of the column that a property names."""
+        """Return the content of the column that a property names."""
         self._require(self.properties[name], name)
         return self._after(self.properties[name])
 
     def topic(self) -> Column:
         routed = self.column("route.by.field")
         why = F.lit(f"A row of the outbox has no {self.properties['route.by.field']}, which says the topic: fill it in")
-        # Kept plans evaluate this for dropped rows, too: an error for each delete would mean a new plan for each batch.
+        # A reused plan evaluates this for dropped rows, too. If each delete caused an error, each batch would need a
+        # new plan.
         refusal = F.when(F.col("value")["after"].isNotNull(), F.raise_error(why).cast("STRING"))
         given = F.coalesce(routed.cast("STRING"), refusal)
         regex = java_regex("route.topic.regex", self.properties["route.topic.regex"]).whole
         return F.regexp_replace(given, F.lit(regex), F.lit(self.properties["route.topic.replacement"]))
 
     def value(self) -> tuple[Column, dict[str, Any]]:
-        """The value, and the metadata of its column."""
+        """Return the value, and the metadata of its column."""
         payload = self.column(_FIELD + "payload")
         kind = self.row[self.properties[_FIELD + "payload"]].dataType
-        fields = [given for given in self._there() if given.place is FieldPlace.ENVELOPE]
+        fields = [given for given in self._present_fields() if given.place is FieldPlace.ENVELOPE]
         metadata: dict[str, Any] = {}
         expanded = bool(self.properties["table.expand.json.payload"]) and isinstance(kind, t.StringType)
         if expanded:
@@ -274,29 +288,32 @@ class _Messages:
                 f"{self.plugin} needs a timestamp in {_FIELD}timestamp, but the column {name} is of type "
                 f"{field.dataType.simpleString()}: name a column of a timestamp type"
             )
-        # Rounded down: a time before 1970 is refused, and must not become 0.
+        # Rounded down, so that a time shortly before 1970 does not become 0, but is refused.
         return divided(column - F.pmod(column, F.lit(divisor)), divisor)
 
     def headers(self, kind: t.DataType) -> Column:
-        """The headers after the existing ones, all as texts: `id`, and additional columns."""
+        """Return the existing headers, `id`, and additional columns. All headers are texts."""
         named = [(self.properties[_FIELD + "id"], "id")]
         self._require(named[0][0], _FIELD + "id")
-        named += [(given.column, given.alias) for given in self._there() if given.place is FieldPlace.HEADER]
+        named += [(given.column, given.alias) for given in self._present_fields() if given.place is FieldPlace.HEADER]
         pair = kind.elementType if isinstance(kind, t.ArrayType) else kind
         if not (isinstance(pair, t.StructType) and isinstance(pair["value"].dataType, t.BinaryType)):
-            # Other types would not take the texts of other transforms.
+            # With another type, headers could not hold the texts that other transforms add.
             kind = t.ArrayType(t.StructType().add("key", t.StringType()).add("value", t.StringType()))
         contents = ((alias, text(self._after(column), self.row[column].dataType)) for column, alias in named)
         added = F.array(*(F.struct(F.lit(alias).alias("key"), content.alias("value")) for alias, content in contents))
         return F.concat(F.coalesce(F.col("headers").cast(kind), F.array().cast(kind)), added.cast(kind))
 
     def partition(self) -> Column | None:
-        placed = [given for given in self._there() if given.place is FieldPlace.PARTITION]
+        placed = [given for given in self._present_fields() if given.place is FieldPlace.PARTITION]
         return self._whole(placed[0].column, _PLACEMENT) if placed else None
 
     def identity(self) -> Column | None:
-        """The name and version of the schema of a value that is a struct; Debezium calls a row's schema topic.Value."""
-        if all(given.place is not FieldPlace.ENVELOPE for given in self._there()):
+        """Return the name and version of a struct value's schema as JSON; None for other values.
+
+        The name is the original topic, the content of `route.by.field` and `Value`, joined by dots.
+        """
+        if all(given.place is not FieldPlace.ENVELOPE for given in self._present_fields()):
             return None
         routed = self.column("route.by.field").cast("STRING")
         parts = [F.concat_ws(".", "topic", routed, F.lit("Value")).alias("name")]
@@ -305,7 +322,7 @@ class _Messages:
             parts.append(self._whole(self.properties[name], name).alias("version"))
         return F.to_json(F.struct(*parts))
 
-    def _there(self) -> list[Additional]:
+    def _present_fields(self) -> list[Additional]:
         if self.properties["table.field.additional.missing"].lower() == "ignore":
             return [given for given in self.additional if given.column in self.row.names]
         for given in self.additional:
@@ -313,7 +330,7 @@ class _Messages:
         return self.additional
 
     def _whole(self, name: str, property_name: str) -> Column:
-        """The content of a column of whole numbers: a cast would cut off a fraction."""
+        """Return the content of a column that must have whole numbers, because a cast would cut off fractions."""
         self._require(name, property_name)
         kind = self.row[name].dataType
         if isinstance(kind, t.FractionalType) and not (isinstance(kind, t.DecimalType) and kind.scale == 0):
@@ -336,7 +353,7 @@ class _Messages:
 
 
 def _expanded(payload: Column, beside: Column | None) -> Column:
-    """A payload as JSON: objects and arrays unchanged, other texts in quotes; with more fields beside it, if any."""
+    """Return a payload as JSON: objects and arrays unchanged, other texts in quotes. Fields `beside` it are added."""
     in_struct = F.to_json(F.struct(payload.alias("a")), {"ignoreNullFields": "false"})
     json = F.when(is_json(payload), payload).otherwise(_inner(in_struct))
     if beside is None:
@@ -365,7 +382,7 @@ def _additional(given: str) -> Additional:
 
 
 def _check_places(additional: list[Additional]) -> None:
-    """Raise ConfigError for a field of the value that is there twice, and for a second partition."""
+    """Raise ConfigError if two columns are placed in the same field of the value, or if two choose the partition."""
     fields = ["payload", *(given.alias for given in additional if given.place is FieldPlace.ENVELOPE)]
     if twice := next((name for name in fields if fields.count(name) > 1), None):
         raise ConfigError(

@@ -25,7 +25,7 @@ class TopicNameMatches(RecordPredicate):
 
     definitions = ConfigDef().define(
         "pattern", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.MEDIUM,
-        "The regular expression.", validator=_pattern,
+        "The regular expression (Java's) that the whole name of the topic must match.", validator=_pattern,
     )  # fmt: skip
 
     def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names

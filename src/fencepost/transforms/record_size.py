@@ -19,44 +19,47 @@ from fencepost.transforms.event_sides import SIDES, EventSideTransformation, sam
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _CUT: Final = "\ufffd+$"
-"""The replacement of a character that was cut in two."""
+"""Matches the replacement character that stands for the first part of a character that was cut in two."""
 
 
 @planned_by_schema
 class EnforceRecordSize(EventSideTransformation):
     """Shortens long texts and bytes of before and after, in proportion to their sizes, so that an event is not too large.
 
-    The size is key and value as JSON without a schema, in bytes. An event whose long columns hold less than the excess
-    stays too large.
+    The size counts the key and the value as JSON without a schema, in bytes. If the long columns of an event are
+    smaller than the excess, the event stays too large.
     """
 
     definitions = (
         ConfigDef()
         .define(
-            "max.bytes", _Type.INT, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The largest size of key and value, in bytes.",
+            "max.bytes", _Type.INT, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The maximum size of an event's key and value together, as JSON without a schema, in bytes.",
             validator=at_least(1),
         )
         .define(
             "compression.ratio", _Type.DOUBLE, 1.0, _Importance.MEDIUM,
-            "A factor for the size, for formats that need less space than JSON.",
+            "A factor above 0 by which the size as JSON is multiplied, such as 0.5 for a format that needs half the "
+            "space.",
         )
         .define(
             "min.field.size", _Type.INT, 25_000, _Importance.MEDIUM,
-            "The size in bytes up to which a column is not shortened.", validator=at_least(0),
+            "Columns of at most this size, in bytes, are not shortened.", validator=at_least(0),
         )
         .define(
-            "strategy", _Type.STRING, "truncate", _Importance.LOW, "Only truncate.", validator=one_of(("truncate",))
+            "strategy", _Type.STRING, "truncate", _Importance.LOW,
+            "How columns are shortened: only truncate is supported.", validator=one_of(("truncate",))
         )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for a ratio that is not above 0."""
+        """Set the properties. Raises ConfigError for a ratio that is not greater than 0."""
         super().configure(configs)
         if not self.properties["compression.ratio"] > 0:
             raise ConfigError("compression.ratio must be above 0", name="compression.ratio")
 
     def changes(self, event: ChangeEvent, value: Column) -> Iterator[tuple[tuple[str, str], Column]]:
-        """Yield the shortened columns of both sides."""
+        """Yield the shortened columns of the rows before and after."""
         columns = {
             (side, field.name): field
             for side in SIDES
@@ -85,7 +88,7 @@ class EnforceRecordSize(EventSideTransformation):
 
 
 def _shortened(content: Column, kind: t.DataType, size: Column) -> Column:
-    """The first bytes of a content; for text without a character that is cut in two."""
+    """Return the first bytes of a content. If it is text, a character that would be cut in two is left out."""
     kept = F.greatest(size, F.lit(0)).cast("INT")
     first = F.substring(content.cast("BINARY"), F.lit(1), kept)
     return (

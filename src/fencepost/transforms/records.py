@@ -44,17 +44,19 @@ class RegexRouter(RecordTransformation):
     definitions = (
         ConfigDef()
         .define(
-            "regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The regular expression.",
+            "regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The regular expression (Java's) that the whole name of the topic must match.",
             validator=java_pattern,
         )
         .define(
             "replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "The new name. $1 is a group, ${name} a named one; a backslash makes the next character itself, as in \\$.",
+            "The new name of the topic. $1 stands for a group, ${name} for a named group; a backslash before a "
+            "character removes its special meaning, as in \\$.",
         )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for an invalid expression, or a group that it does not have."""
+        """Set the properties. Raises ConfigError for an invalid expression or replacement."""
         super().configure(configs)
         regex, replacement = java_regex("regex", self.properties["regex"]), self.properties["replacement"]
         try:
@@ -63,7 +65,7 @@ class RegexRouter(RecordTransformation):
             raise ConfigError(f"The replacement {replacement!r} {error}", name="replacement") from None
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with their topic."""
+        """Return the records with their new topic."""
         regex = java_regex("regex", self.properties["regex"]).whole
         return records.withColumn(
             "topic", F.regexp_replace(F.col("topic"), F.lit(regex), F.lit(self.properties["replacement"]))
@@ -74,26 +76,27 @@ class RegexRouter(RecordTransformation):
 class TimestampRouter(RecordTransformation):
     """Adds the record's time, in UTC, to its topic's name.
 
-    For a record without a timestamp the current time is used.
+    If a record has no timestamp, the current time is used.
     """
 
     definitions = (
         ConfigDef()
         .define(
             "topic.format", _Type.STRING, "${topic}-${timestamp}", _Importance.HIGH,
-            "The new name, with ${topic} and ${timestamp}.", validator=not_blank,
+            "The new name of the topic, in which ${topic} stands for the old name and ${timestamp} for the time.",
+            validator=not_blank,
         )
         .define(
             "timestamp.format", _Type.STRING, "yyyyMMdd", _Importance.HIGH,
-            "The format of the time, as one of Spark's datetime patterns.", validator=_time_format,
+            "The format of ${timestamp}, as one of Spark's datetime patterns.", validator=_time_format,
         )
     )  # fmt: skip
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with their topic."""
+        """Return the records with their new topic."""
         milliseconds = F.coalesce(F.col("timestamp"), F.unix_millis(F.current_timestamp()))
         time = formatted(milliseconds, self.properties["timestamp.format"])
-        # Every second part is the name of a place; the others are text.
+        # Every second part is the name of a placeholder; the others are text.
         parts: list[Column] = []
         for index, part in enumerate(_PLACE.split(self.properties["topic.format"])):
             parts.append(F.lit(part) if index % 2 == 0 else F.col("topic") if part == "topic" else time)
@@ -104,26 +107,31 @@ class TimestampRouter(RecordTransformation):
 class ValueToKey(PartTransformation):
     """Sets the key to a struct of fields of the value. A record with a null value has no fields, and is refused.
 
-    A tombstone's key names the deleted row: use a negated RecordIsTombstone to exclude tombstones from the transform.
+    The key of a tombstone already names the deleted row. So exclude tombstones with a negated RecordIsTombstone.
     """
 
     definitions = define_syntax(
         define_null_default(
             ConfigDef().define(
-                "fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=not_empty
+                "fields",
+                _Type.LIST,
+                ConfigDef.NO_DEFAULT,
+                _Importance.HIGH,
+                "The fields of the value that become the fields of the key, comma-separated.",
+                validator=not_empty,
             )
         )
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for fields that would have one name in the key."""
+        """Set the properties. Raises ConfigError if two fields would have the same name in the key."""
         super().configure(configs)
         self._paths = [field_path(name, self.properties, "fields") for name in self.properties["fields"]]
         if len({path[-1] for path in self._paths}) < len(self._paths):
             raise ConfigError("fields has several fields of one name: a key cannot hold them all", name="fields")
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with their key."""
+        """Return the records with their new key."""
         value, kind = F.col("value"), records.schema["value"].dataType
         refusal = refused(records, F.lit(f"The value is null, so {type(self).__name__} {_NO_KEY}"))
         given = (
@@ -144,12 +152,25 @@ class InsertHeader(RecordTransformation):
 
     definitions = (
         ConfigDef()
-        .define("header", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.MEDIUM, "Its name.", validator=not_blank)
-        .define("value.literal", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.MEDIUM, "Its value.")
+        .define(
+            "header",
+            _Type.STRING,
+            ConfigDef.NO_DEFAULT,
+            _Importance.MEDIUM,
+            "The name of the header.",
+            validator=not_blank,
+        )
+        .define(
+            "value.literal",
+            _Type.STRING,
+            ConfigDef.NO_DEFAULT,
+            _Importance.MEDIUM,
+            "The value of the header, a fixed text.",
+        )
     )
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with the header after the existing ones."""
+        """Return the records with the header after the existing headers."""
         kind = records.schema["headers"].dataType
         header = F.struct(
             F.lit(self.properties["header"]).alias("key"), F.lit(self.properties["value.literal"]).alias("value")
@@ -166,7 +187,12 @@ class DropHeaders(RecordTransformation):
     """Removes headers by their names."""
 
     definitions = ConfigDef().define(
-        "headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "Their names.", validator=not_empty
+        "headers",
+        _Type.LIST,
+        ConfigDef.NO_DEFAULT,
+        _Importance.HIGH,
+        "The names of the headers to remove, comma-separated.",
+        validator=not_empty,
     )
 
     def apply(self, records: DataFrame) -> DataFrame:

@@ -20,14 +20,22 @@ _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 class SetSchemaMetadata(PartTransformation):
     """Sets the name and the version of a struct's schema, which JsonConverter writes with `schemas.enable`.
 
-    Put it last: a later transform that changes the same key or value creates a new schema without a name. It cannot
-    have a predicate, because the records of one batch share their schema, and it needs a struct with a schema.
+    Make this the last transform: a later transform of the same key or value creates a new schema without a name.
+    It cannot have a predicate, because all records of a batch share their schema. It needs a struct with a schema.
     """
 
     definitions = define_null_default(
         ConfigDef()
-        .define("schema.name", _Type.STRING, None, _Importance.HIGH, "The name.")
-        .define("schema.version", _Type.INT, None, _Importance.HIGH, "The version.")
+        .define(
+            "schema.name", _Type.STRING, None, _Importance.HIGH, "The new name of the schema. Unset: the name stays."
+        )
+        .define(
+            "schema.version",
+            _Type.INT,
+            None,
+            _Importance.HIGH,
+            "The new version of the schema. Unset: the version stays.",
+        )
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -39,7 +47,7 @@ class SetSchemaMetadata(PartTransformation):
             raise ConfigError("There is nothing to set: give schema.name, schema.version or both", name="schema.name")
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with the name and version in the metadata of their part's column."""
+        """Return the records. The name and version are in the metadata of the column of the key or value."""
         field = records.schema[self.part]
         if isinstance(field.dataType, t.NullType):
             return records

@@ -29,7 +29,7 @@ from fencepost.transforms.sql_plan import check_plan
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 ITEM: Final = "item"
-"""The column with one item of the exploded array."""
+"""The column with one item of the array that is exploded."""
 
 MISSING: Final = ("fail", "null")
 _NONDETERMINISTIC: Final = "allow.nondeterministic"
@@ -38,20 +38,21 @@ _EXPLODE: Final = "explode"
 
 
 def define_common(definitions: ConfigDef) -> ConfigDef:
-    """Add the properties of all plugins with expressions, and return the definitions."""
+    """Add the properties that all plugins with expressions have, and return the definitions."""
     return definitions.define(
         "missing", _Type.STRING, "fail", _Importance.MEDIUM,
-        "The value of a field that the records of a batch do not have. fail: the records are refused. null: it is null; give "
-        "it a type with CAST where it is a field of the result.", validator=one_of(MISSING),
+        "What happens if an expression uses a field that the records of a batch do not have. fail: the records are "
+        "refused (see errors.tolerance). null: the field is null; if it becomes a field of the result, give it a type "
+        "with CAST.", validator=one_of(MISSING),
     ).define(
         _NONDETERMINISTIC, _Type.BOOLEAN, False, _Importance.LOW,
-        "Whether functions are allowed that give another result each time, such as now() or uuid(). A batch that is "
-        "processed again, after a failure, then has other results; and its expressions are planned for each batch.",
+        "Whether functions are allowed whose result differs each time, such as now() or uuid(). A batch that is "
+        "processed again after a failure then has other results, and the expressions are planned anew for each batch.",
     )  # fmt: skip
 
 
 class SqlExpressions:
-    """The parsed expressions of a plugin's properties. They are parsed once for each JVM."""
+    """The parsed expressions of a plugin's properties. Each expression is parsed once per JVM."""
 
     def __init__(self, plugin: object, properties: Mapping[str, Any]) -> None:
         self._plugin = type(plugin).__name__
@@ -62,7 +63,7 @@ class SqlExpressions:
 
     @property
     def nondeterministic(self) -> bool:
-        """Whether results may change with each call."""
+        """Whether the results of expressions may be different at each call."""
         return self._nondeterministic
 
     def check(self, name: str, text: str, *, has_item: bool = False) -> None:
@@ -71,7 +72,7 @@ class SqlExpressions:
         check_without_rows(self._given(name, text, has_item=has_item), parse)
 
     def one(self, name: str, text: str, records: DataFrame) -> Column:
-        """Return the expression of a property over records. Raises ConfigError and DataError."""
+        """Return the expression of a property as a column of records. Raises ConfigError and DataError."""
         return self.column(self.parsed(name, text, records), records)
 
     def parsed(self, name: str, text: str, records: DataFrame) -> SqlExpression:
@@ -79,11 +80,11 @@ class SqlExpressions:
         return self._known(name, text, records, lambda given: [parsed_one(given)])[0]
 
     def listed(self, name: str, text: str, records: DataFrame) -> Sequence[SqlExpression]:
-        """Return the expressions of a property that is a list. Raises ConfigError."""
+        """Return the expressions of a property that contains a list. Raises ConfigError."""
         return self._known(name, text, records, parsed_list)
 
     def column(self, expression: SqlExpression, records: DataFrame) -> Column:
-        """Return an expression over records. Raises DataError for fields that they do not have."""
+        """Return an expression as a column of records. Raises DataError for fields that the records do not have."""
         with settings_of(records.sparkSession):
             return expression.column(records.schema, missing_is_null=self._missing_is_null)
 
@@ -107,10 +108,10 @@ class SqlExpressions:
 
 
 class SqlTransformation(DroppingTransformation):
-    """A transform made of expressions: subclasses translate their own properties to properties of Sql.
+    """A transform that consists of expressions. Subclasses translate their own properties to properties of Sql.
 
-    Expressions see a record as it was: all are evaluated before the first column is replaced. `item` is one item of the
-    exploded array. Records for which `where` is false or null are dropped.
+    Expressions see the original record: all are evaluated before the first column is replaced. `item` is one item of
+    the exploded array. A record is dropped if `where` is false or null for it.
     """
 
     expressions: SqlExpressions
@@ -118,7 +119,7 @@ class SqlTransformation(DroppingTransformation):
     """The properties in which users write SQL."""
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for one that is invalid, and for an expression that is not allowed."""
+        """Set the properties. Raises ConfigError for an invalid property, and for an expression that is not allowed."""
         super().configure(configs)
         self.expressions = SqlExpressions(self, self.properties)
         for name in self.written:
@@ -128,14 +129,14 @@ class SqlTransformation(DroppingTransformation):
 
     @abstractmethod
     def sql(self, schema: t.StructType) -> Mapping[str, str | None]:
-        """Return the properties of Sql for records whose columns have some types.
+        """Return properties of Sql for records. `schema` has the types of the records' columns.
 
-        Raises ConfigError and DataError for those that the transform cannot work with.
+        Raises ConfigError and DataError for types with which the transform cannot work.
         """
 
     @property
     def multiplies(self) -> bool:
-        """Whether a record may become several."""
+        """Whether one record may become several."""
         return bool(self.properties.get(_EXPLODE))
 
     @property
@@ -144,7 +145,7 @@ class SqlTransformation(DroppingTransformation):
         return self.expressions.nondeterministic
 
     def rows(self, records: DataFrame, applies: Column | None = None) -> DataFrame:
-        """Return the records that are kept, one for each item, and those to which the transform does not apply."""
+        """Return the kept records, one for each item, and the records to which the transform does not apply."""
         given, sql = records, self.sql(records.schema)
         if items := sql.get("explode"):
             exploded = self._items(items, records)
@@ -173,17 +174,17 @@ class SqlTransformation(DroppingTransformation):
         where = self.sql(records.schema).get("where")
         if not where:
             return F.lit(True)
-        # A condition that is not BOOLEAN is refused here, and not converted.
+        # A condition that is not BOOLEAN is refused here, not converted.
         return F.when(self.expressions.one("where", where, records), F.lit(True)).otherwise(F.lit(False))
 
     def changed_records(self, records: DataFrame) -> DataFrame:
-        """Return the records with the columns replaced. Raises DataError for columns of types that they cannot have."""
+        """Return the records with the replaced columns. Raises DataError for columns of impossible types."""
         sql = self.sql(records.schema)
         replaced = self._replaced(sql, records)
         if replaced:
             columns = {name: self.expressions.column(given, records) for name, given in replaced.items()}
             if APPLIES in records.columns:
-                # An expression may refuse a record that the predicate does not select.
+                # Expressions are evaluated only for selected records, because they may refuse others.
                 columns = {name: F.when(F.col(APPLIES), column) for name, column in columns.items()}
             found = records.select(*(column.alias(name) for name, column in columns.items()))
             check_plan(found, records, type(self).__name__, deterministic=not self.planned_anew)
@@ -199,7 +200,10 @@ class SqlTransformation(DroppingTransformation):
         return records.drop(ITEM) if ITEM in records.columns else records
 
     def _replaced(self, sql: Mapping[str, str | None], records: DataFrame) -> dict[str, SqlExpression]:
-        """The expressions of select and of single columns. Raises ConfigError for columns that are not named."""
+        """Return the expressions of `select` and of single columns, by column.
+
+        Raises ConfigError for a name that is not a column, and for a column with two expressions.
+        """
         found: dict[str, SqlExpression] = {}
         if text := sql.get("select"):
             for expression in self.expressions.listed("select", text, records):
@@ -222,9 +226,9 @@ class SqlTransformation(DroppingTransformation):
 
 @planned_by_schema
 class Sql(SqlTransformation):
-    """Replaces the columns of records by expressions of Spark's SQL, drops records, and makes several of one.
+    """Replaces the columns of records by expressions of Spark's SQL, drops records, and makes several records of one.
 
-    Columns are topic, partition, key, value, timestamp (milliseconds) and headers; those that are not named stay.
+    The columns are topic, partition, key, value, timestamp (milliseconds) and headers. Columns that are not named stay.
     """
 
     written = (_SELECT, *COLUMNS, "where", _EXPLODE)
@@ -236,27 +240,36 @@ class Sql(SqlTransformation):
             "Expressions for columns, as after SELECT: each is a column or is named with AS, as in topic, "
             "named_struct('id', value.id) AS value.",
         )
-        .define("key", _Type.STRING, None, _Importance.MEDIUM, "An expression for the key.")
+        .define("key", _Type.STRING, None, _Importance.MEDIUM, "An expression for the new key.")
         .define(
             "value", _Type.STRING, None, _Importance.MEDIUM,
-            "An expression for the value. Where the value is null, its fields are null, too: to leave tombstones as they "
-            "are, give the transform the predicate RecordIsTombstone and negate=true.",
+            "An expression for the new value. For a tombstone, all fields of value are null: to leave tombstones as "
+            "they are, set the transform's predicate to a RecordIsTombstone, and negate=true.",
         )
         .define(
             "topic", _Type.STRING, None, _Importance.MEDIUM,
-            "An expression for the topic. Where it is null, the topic stays.",
+            "An expression for the new topic. If it is null, the topic stays.",
         )
-        .define("timestamp", _Type.STRING, None, _Importance.MEDIUM, "An expression for the timestamp: a TIMESTAMP, or milliseconds.")
-        .define("partition", _Type.STRING, None, _Importance.MEDIUM, "An expression for the Kafka partition.")
+        .define(
+            "timestamp", _Type.STRING, None, _Importance.MEDIUM,
+            "An expression for the new timestamp: a TIMESTAMP, or milliseconds since 1970.",
+        )
+        .define(
+            "partition", _Type.STRING, None, _Importance.MEDIUM,
+            "An expression for the number of the Kafka partition.",
+        )
         .define(
             "headers", _Type.STRING, None, _Importance.MEDIUM,
-            "An expression for all headers: an array of structs with key and value, or a map.",
+            "An expression that replaces all headers: an array of structs with the fields key and value, or a map.",
         )
-        .define("where", _Type.STRING, None, _Importance.HIGH, "The condition for records that are kept; others are dropped.")
+        .define(
+            "where", _Type.STRING, None, _Importance.HIGH,
+            "A condition: records for which it is true are kept, all others are dropped.",
+        )
         .define(
             "explode", _Type.STRING, None, _Importance.MEDIUM,
-            "An expression for an array: a record becomes one for each item, which the other expressions name item, in "
-            "their order. A record whose array is empty or null is dropped.",
+            "An expression for an array. Each item of the array becomes a record, in their order; the other "
+            "expressions refer to the item as item. A record whose array is empty or null is dropped.",
         )
         .define("schema.name", _Type.STRING, None, _Importance.LOW, "The name for the schema of the new value.")
     )  # fmt: skip
@@ -292,7 +305,7 @@ class SqlPredicate(RecordPredicate):
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for one that is invalid, and for a condition that is not allowed."""
+        """Set the properties. Raises ConfigError for an invalid property, and for a condition that is not allowed."""
         super().configure(configs)
         self._expressions = SqlExpressions(self, self.properties)
         self._expressions.check("condition", self.properties["condition"])

@@ -16,7 +16,9 @@ from fencepost.transforms.timestamp_converter import utc_millis
 def fitted_column(
     given: SqlProperty, column: Column, found: t.StructField, before: t.StructField, schema_name: str | None
 ) -> Column:
-    """Return an expression of a property as the record's column that `found` names; `before` is the column that it replaces.
+    """Return the result of a property's expression as a column of records.
+
+    `found` has the column's name and the result's type. `before` is the column that is replaced.
 
     Raises DataError for a type that the column cannot have.
     """
@@ -55,7 +57,7 @@ def fitted_column(
 
 
 def _whole(plugin: str, name: str, column: Column, kind: t.DataType) -> Column:
-    """Refuse numbers with a fraction: a cast would cut it off."""
+    """Refuse numbers with a fraction, because a cast would cut the fraction off."""
     if isinstance(kind, t.FloatType | t.DoubleType):
         fraction = F.isnan(column) | (F.rint(column) != column)
     elif isinstance(kind, t.DecimalType) and kind.scale > 0:
@@ -85,7 +87,7 @@ def _field_twice(kind: t.DataType) -> str | None:
 
 
 def _void_path(kind: t.DataType, path: str) -> str | None:
-    """The path of the first part of a type at `path` that has no type of its own; None if all have one."""
+    """Return the path of the first void part of a type, a null without a type; None if no part is void."""
     if isinstance(kind, t.StructType):
         return next(filter(None, (_void_path(field.dataType, f"{path}.{field.name}") for field in kind.fields)), None)
     if isinstance(kind, t.ArrayType):
@@ -96,7 +98,10 @@ def _void_path(kind: t.DataType, path: str) -> str | None:
 
 
 def _headers(column: Column, kind: t.DataType, before: t.DataType) -> Column:
-    """Headers as pairs of key and value, from pairs or a map. Values are bytes where they are converted already."""
+    """Return headers as an array of structs with key and value. They may be given in this form or as a map.
+
+    If the values of the headers were bytes before, the new values become bytes, too.
+    """
     if isinstance(kind, t.NullType):
         return column.cast(before)
     pair: t.DataType

@@ -1,8 +1,13 @@
-"""The functions of Spark that expressions may call: expressions come over the network, so all others are refused.
+"""The functions of Spark that expressions may call. Expressions come over the network, so all others are refused.
 
-Excluded are functions that run code or read files (reflect, java_method, xpath and others of XML, Avro and Protobuf),
-that reveal data of the worker (current_user, version, input_file_name), that need other rows (aggregates, windows), and
-that make several rows of one (explode). https://spark.apache.org/docs/latest/api/sql/
+These kinds of functions are not allowed:
+
+- functions that run code or read files: reflect, java_method, xpath, and others for XML, Avro and Protobuf
+- functions that reveal data of the worker: current_user, version, input_file_name
+- functions that need other rows: aggregates, windows
+- functions that make several rows of one: explode
+
+https://spark.apache.org/docs/latest/api/sql/
 """
 
 from __future__ import annotations
@@ -57,10 +62,10 @@ aes_encrypt curdate current_date current_timestamp localtimestamp now rand randn
 randstr shuffle uniform uuid
 """
 NONDETERMINISTIC: Final = frozenset(_NONDETERMINISTIC.split())
-"""Functions that give another result each time: they are allowed only on request."""
+"""Functions whose result is different each time. They are allowed only on request."""
 
 NOW_WITHOUT_ARGUMENTS: Final = frozenset({"unix_timestamp", "to_unix_timestamp"})
-"""Functions that give the present time if they have no argument."""
+"""Functions that return the current time if they have no argument."""
 
 _NULL_OF_NULL: Final = """
 array_append array_compact array_contains array_distinct array_except array_insert array_intersect array_join
@@ -70,7 +75,7 @@ map_zip_with reduce transform transform_keys transform_values zip_with map_conca
 map_from_arrays map_from_entries map_keys map_values
 """
 NULL_OF_NULL: Final = frozenset(_NULL_OF_NULL.split())
-"""Functions that need an array or map as their first argument, and are null if that is null."""
+"""Functions whose first argument must be an array or a map, and whose result is null if this argument is null."""
 
 _NODES: Final = """
 Add Alias And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CaseWhen Cast Concat CreateNamedStruct Divide EqualNullSafe
@@ -82,7 +87,7 @@ UnresolvedExtractValue UnresolvedFunction UnresolvedNamedLambdaVariable Unresolv
 UnresolvedStarExceptOrReplace
 """
 NODES: Final = frozenset(_NODES.split())
-"""The allowed classes of Spark's expressions in a parsed expression.
+"""The classes of Spark's expressions that a parsed expression may contain.
 
-Excluded are sub-queries, windows, parameters, computed names (IDENTIFIER), and every unknown class.
+Sub-queries, windows, parameters, computed names (IDENTIFIER) and all unknown classes are not allowed.
 """

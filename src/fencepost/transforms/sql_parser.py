@@ -1,8 +1,9 @@
-"""Expressions in Spark's SQL over the columns of a record: parses them, checks them, and makes columns.
+"""Parses and checks expressions in Spark's SQL over the columns of a record, and makes columns of them.
 
-Expressions come over the network, so nothing is left to Spark's analysis. A text is parsed by Catalyst's own parser,
-which resolves no variables as `selectExpr` does (`${env:NAME}` would be the worker's environment). The result must
-consist of known nodes, allowed functions, and names of the record's columns. The same tree becomes the column.
+Expressions come over the network, so they must be safe before Spark analyses them. A text is parsed by Catalyst's own
+parser. Unlike `selectExpr`, this parser resolves no variables (`${env:NAME}` would be the worker's environment). The
+result must consist of known nodes, allowed functions, and names of the record's columns. The same tree becomes the
+column.
 https://spark.apache.org/docs/latest/sql-ref-syntax.html
 """
 
@@ -35,7 +36,7 @@ _LITERAL: Final = "Literal"
 _WITH_SCHEMA: Final = ("from_json", "from_csv")
 _OF_EXAMPLE: Final = ("schema_of_json", "schema_of_csv")
 _SHOWN: Final = 100
-"""The number of characters of an expression that messages show."""
+"""The maximum number of characters of an expression that messages show."""
 _TOO_DEEP: Final = f"it is nested more than {DEEPEST} deep"
 _HEADERS: Final = "headers"
 _TEXT_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: STRING>>"
@@ -43,10 +44,10 @@ _TEXT_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: STRING>>"
 
 @dataclass(frozen=True, slots=True)
 class SqlProperty:
-    """A property that holds SQL: its `name`, its `text`, and the columns that it may name, in lower case.
+    """A property with SQL: its `name`, its `text`, and the columns that it may name, in lower case.
 
-    `plugin` is the class that has it, for messages. With `nondeterministic` results may change with each call. `given`
-    is the property in which a user wrote the text, None if the plugin made it.
+    `plugin` is the class that has the property, for messages. If `nondeterministic`, results may be different at each
+    call. `given` is the property in which a user wrote the text; None if the plugin made the text.
     """
 
     plugin: str
@@ -57,16 +58,16 @@ class SqlProperty:
     given: str | None = None
 
     def refused(self, why: str) -> ConfigError:
-        """Return the error for a text that is not accepted."""
+        """Return the error for a text that is refused."""
         shown = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
         return ConfigError(f"{self.plugin} does not accept {self.name}={shown}: {why}", name=self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """An expression of the JVM with its properties, so that walking the tree needs no calls.
+    """A copy of an expression in the JVM, so that walking the tree needs no calls of the JVM.
 
-    `parts` are the parts of a name, `literal` the value of a text literal.
+    `parts` are the parts of a name; `literal` is the value of a text literal.
     """
 
     java: Any
@@ -77,7 +78,7 @@ class _Node:
 
     @classmethod
     def of(cls, java: Any, depth: int = 0) -> _Node:
-        """Raises RecursionError for an expression that is nested too deep."""
+        """Return a copy of an expression. Raises RecursionError for an expression with too many nested levels."""
         if depth > DEEPEST:
             raise RecursionError
         kind = java.getClass().getSimpleName()
@@ -97,13 +98,16 @@ class _Node:
         return self.kind == "LambdaFunction"
 
     def arguments(self) -> frozenset[str]:
-        """The names of a lambda function's arguments, in lower case."""
+        """Return the names of a lambda function's arguments, in lower case."""
         return frozenset(child.parts[0].lower() for child in self.children[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """A checked expression. `name` is the name after AS, or its own name if it is only a column."""
+    """A checked expression.
+
+    `name` is the name after AS. Without AS, it is the column's name if the expression is only a column, else None.
+    """
 
     given: SqlProperty
     name: str | None
@@ -111,19 +115,19 @@ class SqlExpression:
 
     @property
     def is_column(self) -> bool:
-        """Whether the expression is a column, unchanged."""
+        """Whether the expression is only a column."""
         return self.node.kind == _ATTRIBUTES[0] and len(self.node.parts) == 1
 
     @property
     def is_null(self) -> bool:
-        """Whether the expression is NULL itself, without a type."""
+        """Whether the expression is only NULL, without a type."""
         return self.node.kind == _LITERAL and self.node.java.dataType().simpleString() == "void"
 
     def column(self, schema: StructType, *, missing_is_null: bool) -> Column:
-        """Return the expression over columns of some types.
+        """Return the expression as a column. `schema` has the types of the columns that it may use.
 
-        A field of a value that is null in all rows is null. Raises DataError for a field that the columns do not have,
-        unless that counts as null, too.
+        If a column is null in all rows, it has no type, and its fields are null. Raises DataError for a field that the
+        columns do not have, unless `missing_is_null`.
         """
         null = _Node.of(_parser().parseExpression("NULL"))
         rebuilt, _ = _Rebuild(self.given, schema, null, missing_is_null).visit(self.node, frozenset())
@@ -131,19 +135,22 @@ class SqlExpression:
 
 
 def check_without_rows(given: SqlProperty, parse: Callable[[SqlProperty], object]) -> None:
-    """Check an expression before there are records: by its words, and with a JVM by Spark's parser. Raises ConfigError."""
+    """Check an expression before there are records: by its words, and if there is a JVM, by Spark's parser.
+
+    Raises ConfigError.
+    """
     if why := why_refused(given.text, nondeterministic=given.nondeterministic):
         raise given.refused(why)
     if _jvm() is not None:
-        # A JVM that is just ending finds nothing; the first records will.
+        # A JVM that is just ending cannot parse. Then an invalid expression fails with the first records.
         with suppress(Py4JError, OSError):
             parse(given)
 
 
 def parsed_list(given: SqlProperty) -> list[SqlExpression]:
-    """Return the checked expressions of a list, as after SELECT. Raises ConfigError for anything else.
+    """Return the checked expressions of a list, in the form that follows SELECT. Raises ConfigError for anything else.
 
-    A star alone adds nothing: columns that are not listed stay anyway.
+    A star adds nothing, because columns that are not listed stay anyway.
     """
     plan = _parsed(given)
     if plan.nodeName() != "Project" or plan.child().nodeName() != "OneRowRelation":
@@ -163,7 +170,7 @@ def parsed_list(given: SqlProperty) -> list[SqlExpression]:
 
 
 def parsed_one(given: SqlProperty) -> SqlExpression:
-    """Return the one checked expression of a text. Raises ConfigError for anything else."""
+    """Return the checked expression of a text. Raises ConfigError if there is not exactly one."""
     expressions = parsed_list(given)
     if len(expressions) != 1:
         raise given.refused("write one expression")
@@ -183,10 +190,11 @@ def _parsed(given: SqlProperty) -> Any:
 
 @contextmanager
 def settings_of(session: SparkSession) -> Iterator[None]:
-    """Let Spark's parser and expressions of this thread see the settings of a session.
+    """In this block, let Spark's parser and expressions on this thread use the settings of a session.
 
-    They ask the thread's active session for the time zone of literals, ANSI mode and the like. A thread that did not start
-    Spark has none, and would get Spark's defaults with the time zone of the JVM.
+    Parser and expressions use the thread's active session for settings such as the time zone of literals, and ANSI
+    mode. A thread that did not start Spark has no active session, and would use Spark's defaults with the time zone of
+    the JVM.
     """
     threads: Any = _jvm().org.apache.spark.sql.classic.SparkSession
     before = threads.getActiveSession()
@@ -224,7 +232,7 @@ def _named(given: SqlProperty, java: Any) -> SqlExpression:
 
 
 def _check(given: SqlProperty, node: _Node, scope: frozenset[str]) -> None:
-    """Refuse unknown nodes. `scope` has the arguments of the lambda functions around a node."""
+    """Refuse unknown nodes. `scope` has the arguments of the lambda functions that enclose a node."""
     if node.kind not in NODES:
         raise given.refused(
             f"{_described(node)} is not allowed: an expression may use the record's columns, operators and functions of "
@@ -270,7 +278,10 @@ def _check_function(given: SqlProperty, node: _Node) -> None:
 
 
 def _check_schema(given: SqlProperty, name: str, schema: _Node) -> None:
-    """Refuse schemas that take Spark's parser minutes, and computed ones, which might do so."""
+    """Refuse schemas that take Spark's parser minutes.
+
+    Computed schemas are refused, too, because parsing them might also take minutes.
+    """
     of_example = schema.kind == "UnresolvedFunction" and schema.parts[-1].lower() in _OF_EXAMPLE
     text = schema.children[0].literal if of_example and schema.children else schema.literal
     if text is None:
@@ -289,7 +300,10 @@ def _nondeterministic(what: str) -> str:
 
 
 def _is_present(expressions: Sequence[SqlExpression]) -> bool:
-    """Whether a text that Spark reads as the present time is converted to a date or timestamp."""
+    """Whether expressions contain a text such as 'now', and a conversion to a date or timestamp.
+
+    Spark would convert the text to the current time or date.
+    """
     nodes = [node for expression in expressions for node in _all(expression.node)]
     converts = any(
         (node.kind == "Cast" and node.java.dataType().simpleString().startswith(("date", "timestamp")))
@@ -311,7 +325,7 @@ def _described(node: _Node) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuild:
-    """Replaces missing fields, and fields of values without a type, by `null`."""
+    """Replaces missing fields, and fields of values that have no type, by `null`."""
 
     given: SqlProperty
     schema: StructType
@@ -319,7 +333,7 @@ class _Rebuild:
     missing_is_null: bool
 
     def visit(self, node: _Node, scope: frozenset[str]) -> tuple[_Node, DataType | None]:
-        """Return the replacement of a node, and its type if it is a column or a field of one."""
+        """Return the replacement of a node, and its type if the node is a column or a field of a column."""
         if node.kind in _ATTRIBUTES and node.parts[0].lower() not in scope:
             kind = self._type_of(self.schema, list(node.parts), ".".join(node.parts))
             if node.parts[0].lower() == _HEADERS:
@@ -329,7 +343,7 @@ class _Rebuild:
         visited = [self.visit(child, inner) for child in node.children[: 1 if node.is_lambda else None]]
         children = (*(child for child, _ in visited), *node.children[len(visited) :])
         if node.kind == "UnresolvedFunction" and node.parts[-1].lower() in NULL_OF_NULL and children[0] is self.null:
-            # Spark would look for its type.
+            # The function is replaced as well, because Spark would need the type of its argument.
             return self.null, NullType()
         if node.kind == "UnresolvedExtractValue" and (kind := visited[0][1]) is not None:
             found = self._extracted(kind, node.children[1], node)
@@ -339,9 +353,9 @@ class _Rebuild:
         return self._with(node, children), None
 
     def _headers(self, node: _Node) -> _Node:
-        """The headers, with an empty array in place of null for a record without any.
+        """Return the headers. If a record has none, an empty array replaces null.
 
-        Their values become texts: here they are null, or the bytes of a polled record's headers. Declared types stay.
+        Values without a declared type become texts: they are null, or the bytes of a polled record's headers.
         """
         kind = self.schema[_HEADERS].dataType
         pair = kind.elementType if isinstance(kind, ArrayType) else None
@@ -369,14 +383,14 @@ class _Rebuild:
         return kind.valueType if isinstance(kind, MapType) else None
 
     def _type_of(self, kind: DataType, parts: Sequence[str], path: str) -> DataType | None:
-        """The type at the end of a path; NullType for null, None if Spark has to find it."""
+        """Return the type at the end of a path; NullType for null, None if Spark has to find the type."""
         for position, part in enumerate(parts):
             if isinstance(kind, NullType):
                 return kind
             if isinstance(kind, MapType):
                 return kind.valueType if position == len(parts) - 1 else None
             if isinstance(kind, ArrayType):
-                # Spark makes an array of the items' fields, whose type is left to it.
+                # The field of an array of structs is an array of the items' fields. Spark has to find its type.
                 found = self._type_of(kind.elementType, parts[position:], path)
                 return found if isinstance(found, NullType) else None
             if not isinstance(kind, StructType):

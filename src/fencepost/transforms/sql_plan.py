@@ -1,4 +1,4 @@
-"""Checks Spark's analysed plan again: expressions may only project, filter and explode single rows."""
+"""Checks Spark's analysed plan: expressions may only project, filter and explode single rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PATTERNS: Final = (
 
 
 def check_plan(records: DataFrame, given: DataFrame, plugin: str, *, deterministic: bool) -> DataFrame:
-    """Return records that are computed from the given ones row by row.
+    """Return `records`, which must be computed row by row from the records `given`.
 
-    Raises ConfigError if their analysed plan sorts, aggregates, joins or reads other tables, calls user-defined
-    functions, or is not deterministic although it must be. The parts of a plan were checked before the analysis: this
-    detects an expression that Spark expands to more than its parts.
+    Raises ConfigError if the analysed plan sorts, aggregates, joins or reads other tables, calls user-defined
+    functions, or is not deterministic although it must be. The parts of the expressions were already checked before the
+    analysis. This check detects an expression that Spark expands to something else than its parts.
     """
     plan, source = _analyzed(records), _analyzed(given)
     while not plan.fastEquals(source):
@@ -49,7 +49,7 @@ def _check_expressions(plan: Any, plugin: str, *, deterministic: bool) -> None:
 
 
 def _names_present(plan: Any) -> bool:
-    """Whether Spark's optimizer replaces constant texts, such as concat('to', 'day'), by the present time."""
+    """Whether Spark's optimizer would replace constant texts, such as concat('to', 'day'), by the current time."""
     rules: Any = SparkContext._jvm.org.apache.spark.sql.catalyst.optimizer  # type: ignore[union-attr] # noqa: SLF001 - pyspark shows no plan
     replace, present = (
         getattr(getattr(rules, f"{name}$"), "MODULE$") for name in ("ReplaceExpressions", "SpecialDatetimeValues")

@@ -1,6 +1,7 @@
-"""Transforms of other vendors that consist of a few expressions: one table of definitions on Sql.
+"""Small transforms of other vendors, made of a few SQL expressions each. They are defined by the rows of a table.
 
-Each row has the properties of the Java class, and returns the properties of Sql that do the same.
+A row of the table has the properties of the Java class, and a function that returns properties of Sql with the same
+effect.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _NULLS: Final = ("keep", "drop", "evaluate")
 
 Translation = Callable[[Mapping[str, Any], StructType], Mapping[str, str | None]]
-"""Takes parsed properties and the types of a record's columns; returns properties of Sql."""
+"""Takes parsed properties, and the types of a record's columns. Returns properties of Sql."""
 
 
 class TableTransformation(SqlTransformation):
-    """A transform whose row in the table translates its properties to properties of Sql."""
+    """A transform from a row of the table. The row translates the transform's properties to properties of Sql."""
 
     translation: ClassVar[Translation]
     check: ClassVar[Callable[[Mapping[str, Any]], None]]
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Set the properties. Raises ConfigError for those that the transform refuses."""
+        """Set the properties. Raises ConfigError for properties that the transform refuses."""
         type(self).check(self.definitions.parse(configs))
         super().configure(configs)
 
@@ -52,10 +53,10 @@ def defined(
     *,
     written: Sequence[str] = (),
 ) -> type[TableTransformation]:
-    """Return the class that a row of the table defines. The calling module keeps it under its name.
+    """Return the class that a row of the table defines. The calling module assigns it to its name.
 
-    `check` raises ConfigError for parsed properties that do not fit each other. Users write SQL in the properties that are
-    `written`.
+    `check` raises ConfigError if parsed properties do not fit together. `written` are the properties in which users
+    write SQL.
     """
     members = {
         "__doc__": doc,
@@ -75,9 +76,9 @@ def defined_for_parts(
     translation: Callable[[str], Translation],
     check: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> tuple[type[TableTransformation], type[TableTransformation]]:
-    """Return the class for values and the one for keys, `<name>Key`.
+    """Return the class for values, and the class for keys, `<name>Key`.
 
-    `translation` gets "value" or "key", which also fills the place {part} in `doc`.
+    `translation` is called with "value" or "key". The same text replaces {part} in `doc`.
     """
     value, key = (
         defined(whole, doc.format(part=part), definitions, translation(part), check)
@@ -87,17 +88,17 @@ def defined_for_parts(
 
 
 def sql_text(text: str) -> str:
-    """Return a literal of SQL for a text."""
+    """Return a text as a literal of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def sql_path(*parts: str) -> str:
-    """Return the path of a field in SQL."""
+    """Return the path of a field as SQL."""
     return ".".join(backticked(part) for part in parts)
 
 
 def replaced_fields(part: str, kind: StructType, changes: Mapping[str, str]) -> str:
-    """Return a struct with some of its fields replaced by expressions, in their places."""
+    """Return a struct, as SQL, in which expressions replace some of the fields."""
     fields = (f"{sql_text(name)}, {changes.get(name) or sql_path(part, name)}" for name in kind.names)
     return f"CASE WHEN {part} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
 
@@ -107,19 +108,19 @@ def _scripting(expression: str, doc: str) -> ConfigDef:
         ConfigDef()
         .define(
             "language", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "The language of the expression: sql, which is Spark's. Scripting languages need an engine and are refused; "
-            "the message shows the expression in SQL.", validator=not_blank,
+            "The language of the expression: only sql, Spark's SQL, is supported. Scripting languages are refused; "
+            "the error shows the expression in SQL.", validator=not_blank,
         )
         .define(expression, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, doc, validator=not_blank)
         .define(
             "topic.regex", _Type.STRING, None, _Importance.LOW,
-            "A regular expression (Java's) for the whole names of the topics whose records are evaluated; others pass. "
-            "Unset: all.", validator=java_pattern,
+            "A regular expression (Java's) that the whole name of a topic must match for the expression to be "
+            "evaluated. Records of other topics pass unchanged. Unset: all topics.", validator=java_pattern,
         )
         .define(
             "null.handling.mode", _Type.STRING, "keep", _Importance.LOW,
-            "How records whose value is null are handled. keep: they pass. drop: they are dropped. evaluate: the "
-            "expression is evaluated for them.", validator=one_of(_NULLS),
+            "What happens to records whose value is null. keep: they pass unchanged. drop: they are dropped. "
+            "evaluate: the expression is evaluated for them.", validator=one_of(_NULLS),
         )
     )  # fmt: skip
 
@@ -145,7 +146,7 @@ def _of_topics(given: Mapping[str, Any]) -> str:
 def _filtered(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]:
     mode = given["null.handling.mode"].lower()
     null = "" if mode == "evaluate" else f"WHEN value IS NULL THEN {str(mode == 'keep').lower()} "
-    # The line break ends a comment in the condition.
+    # A comment in the condition ends at the line break.
     return {"where": f"CASE WHEN NOT {_of_topics(given)} THEN true {null}ELSE ({given['condition']}\n) END"}
 
 
@@ -158,16 +159,22 @@ def _routed(given: Mapping[str, Any], _: StructType) -> Mapping[str, str | None]
 
 DebeziumFilter = defined(
     "DebeziumFilter",
-    "Keeps records for which a condition is true: Debezium's Filter, in SQL.",
-    _scripting("condition", "The condition for records that are kept, over value, key, topic, headers and timestamp."),
+    "Keeps records for which a condition in SQL is true. Debezium's.",
+    _scripting(
+        "condition",
+        "The condition in SQL: records for which it is true are kept. It may use value, key, topic, headers and "
+        "timestamp.",
+    ),
     _filtered,
     _only_sql("condition"),
     written=("condition",),
 )
 ContentBasedRouter = defined(
     "ContentBasedRouter",
-    "Routes records to the topic that an expression gives, and where it is null leaves them: Debezium's, in SQL.",
-    _scripting("topic.expression", "The expression for the topic. Where it is null, the topic stays."),
+    "Routes records to the topic that an SQL expression returns. If it returns null, the topic stays. Debezium's.",
+    _scripting(
+        "topic.expression", "The expression in SQL that returns the topic. If it returns null, the topic stays."
+    ),
     _routed,
     _only_sql("topic.expression"),
     written=("topic.expression",),
@@ -185,13 +192,17 @@ def _define_field(name: str, doc: str) -> ConfigDef:
         .define(name, _Type.STRING, "", _Importance.HIGH, doc)
         .define(
             "skip.missing.or.null", _Type.BOOLEAN, False, _Importance.LOW,
-            "Whether records pass unchanged that do not have the field, or in which it is null; otherwise they are refused.",
+            "Whether records in which the field is missing or null pass unchanged. If false, they are refused (see "
+            "errors.tolerance).",
         )
     )  # fmt: skip
 
 
 def _field_of(part: str, field: str, given: Mapping[str, Any], schema: StructType) -> str | None:
-    """The path of a field of the key or value, or of the whole; None for a missing field that may be skipped."""
+    """Return the path of a field of the key or value; if `field` is empty, the path of the whole key or value.
+
+    Returns None if the field is missing and `skip.missing.or.null` is true.
+    """
     kind = schema[part].dataType
     is_missing = field and isinstance(kind, StructType) and field not in kind.names
     if is_missing and given["skip.missing.or.null"]:
@@ -271,7 +282,7 @@ def _logical(given: Mapping[str, Any], schema: StructType) -> Mapping[str, str |
 
 
 def _replacements(given: Mapping[str, Any]) -> None:
-    """Refuse a replacement with groups that its expression does not have, and an expression without a replacement."""
+    """Refuse a replacement with groups that its regular expression lacks, and an expression without a replacement."""
     for kind in ("topic", "key.field"):
         regex, name = given[f"{kind}.regex"], f"{kind}.replacement"
         if regex and not given[name]:
@@ -283,13 +294,14 @@ def _replacements(given: Mapping[str, Any]) -> None:
 
 
 _TOPIC: Final = "Routes records to the topic that the {part}, or one of its fields, names."
-_TOPIC_FIELD: Final = "The field whose content is the topic; empty for the whole key or value."
+_TOPIC_FIELD: Final = "The field whose value becomes the topic. Empty: the whole key or value."
 ExtractTopic, ExtractTopicKey = defined_for_parts(
     "ExtractTopic",
     f"{_TOPIC} Confluent's.",
     _define_field("field", _TOPIC_FIELD).define(
         "field.format", _Type.STRING, "PLAIN", _Importance.LOW,
-        "Only PLAIN: field is a name. A path is an expression for the property topic of Sql.",
+        "Only PLAIN is supported: field is the name of a field. For a path, use the property topic of the transform "
+        "Sql.",
         validator=one_of(("PLAIN",)),
     ),
     partial(_extracted_topic, "field"),
@@ -303,8 +315,9 @@ AivenExtractTopic, AivenExtractTopicKey = defined_for_parts(
 Hash, HashKey = defined_for_parts(
     "Hash",
     "Replaces the {part}, or one of its fields, by its hash. Aiven's.",
-    _define_field("field.name", "The field to hash; empty for the whole key or value.").define(
-        "function", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The hash function; results are hexadecimal.",
+    _define_field("field.name", "The field to hash. Empty: the whole key or value.").define(
+        "function", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The hash function: md5, sha1 or sha256. The hash is written in hexadecimal.",
         validator=one_of(tuple(_HASHES)),
     ),
     _hashed,
@@ -313,15 +326,19 @@ FilterByFieldValue = defined(
     "FilterByFieldValue",
     "Keeps records in which a field has a value, or matches a pattern. Aiven's.",
     ConfigDef()
-    .define("field.name", _Type.STRING, "", _Importance.HIGH, "The field; empty for the whole value.")
-    .define("field.value", _Type.STRING, None, _Importance.HIGH, "The value, as a text.")
+    .define("field.name", _Type.STRING, "", _Importance.HIGH, "The field to compare. Empty: the whole value.")
+    .define(
+        "field.value", _Type.STRING, None, _Importance.HIGH,
+        "The value to compare with, as text. Set this or field.value.pattern.",
+    )
     .define(
         "field.value.pattern", _Type.STRING, None, _Importance.HIGH,
-        "A regular expression (Java's) for the whole value.", validator=java_pattern,
+        "A regular expression (Java's) that the field's whole value must match.", validator=java_pattern,
     )
     .define(
         "field.value.matches", _Type.BOOLEAN, True, _Importance.MEDIUM,
-        "Whether records with the value are kept; otherwise they are dropped, and all others kept.",
+        "true: only records whose field has the value or matches the pattern are kept. false: these are dropped, and "
+        "all others are kept.",
     ),
     _by_field_value,
     _value_or_pattern,
@@ -337,30 +354,40 @@ TombstoneHandler = defined(
     "Drops or refuses records whose value is null. Confluent's, and Aiven's.",
     ConfigDef().define(
         "behavior", _Type.STRING, "drop_silent", _Importance.MEDIUM,
-        "drop_silent, drop_warn: they are dropped, without a message for each. fail: they are refused. ignore, warn: they "
-        "pass.", validator=one_of(("drop_silent", "drop_warn", "warn", "fail", "ignore")),
+        "What happens to records whose value is null. drop_silent, drop_warn: they are dropped, without a message for "
+        "each. fail: they are refused (see errors.tolerance). ignore, warn: they pass unchanged.",
+        validator=one_of(("drop_silent", "drop_warn", "warn", "fail", "ignore")),
     ),
     _tombstones,
 )  # fmt: skip
 ByLogicalTableRouter = defined(
     "ByLogicalTableRouter",
-    "Routes the events of several tables to one topic, and tells their keys apart. Debezium's.",
+    "Routes the events of several tables to one topic, and adds the table to their keys. Debezium's.",
     ConfigDef()
     .define(
         "topic.regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "A regular expression (Java's) for the whole names of the topics to reroute.", validator=java_pattern,
     )
-    .define("topic.replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The new topic; $1 is a group.")
+    .define(
+        "topic.replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The new topic. $1 stands for the first group of topic.regex.",
+    )
     .define(
         "key.enforce.uniqueness", _Type.BOOLEAN, True, _Importance.LOW,
-        "Whether a key that is a struct gets a field with the former topic, so that rows of several tables differ.",
+        "Whether a key that is a struct gets a field with the original topic, so that equal keys of several tables "
+        "stay different.",
     )
-    .define("key.field.name", _Type.STRING, "__dbz__physicalTableIdentifier", _Importance.LOW, "The name of that field.")
+    .define(
+        "key.field.name", _Type.STRING, "__dbz__physicalTableIdentifier", _Importance.LOW,
+        "The name of the field that key.enforce.uniqueness adds.",
+    )
     .define(
         "key.field.regex", _Type.STRING, None, _Importance.LOW,
-        "A regular expression (Java's) for the whole former topic; the field is what replaces it.", validator=java_pattern,
+        "A regular expression (Java's) for the whole original topic. If it matches, the added field contains "
+        "key.field.replacement. Unset, or if it does not match: the original topic.", validator=java_pattern,
     )
-    .define("key.field.replacement", _Type.STRING, None, _Importance.LOW, "The replacement; $1 is a group."),
+    .define("key.field.replacement", _Type.STRING, None, _Importance.LOW,
+        "The content of the added field. $1 stands for the first group of key.field.regex."),
     _logical,
     _replacements,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Debezium's small transforms of change events, headers and partitions: rows of the table on Sql."""
+"""Debezium's small transforms of change events, headers and partitions, as rows of the table on Sql."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from fencepost.transforms.sql_table import defined, sql_path, sql_text
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _WORD: Final = 4294967295
-"""The bits of Java's int."""
+"""A mask for the 32 bits of Java's int."""
 
 
 def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str, str | None]:
-    """Java's rule: the hashes of the fields, added as int, without the sign, modulo the number of partitions.
+    """Return the partition by Java's rule.
 
-    The highest int counts as 0.
+    The hashes of the fields are added as int. The partition is the sum without its sign bit, modulo the number of
+    partitions. The highest int counts as 0.
     """
     kind = schema["value"].dataType
     event = ChangeEvent.of(kind)
@@ -41,7 +42,7 @@ def _routed_partition(given: Mapping[str, Any], schema: t.StructType) -> Mapping
 
 
 def _content(kind: t.DataType, name: str) -> tuple[str, str, t.DataType] | None:
-    """The name of a field of events, its expression and type; None for one that they do not have."""
+    """Return the name, the expression and the type of a field of events; None if events lack the field."""
     parts = [part.strip() for part in name.split(".")]
     if parts[0] != "change":
         found = field_at(kind, tuple(parts))
@@ -55,7 +56,7 @@ def _content(kind: t.DataType, name: str) -> tuple[str, str, t.DataType] | None:
 
 
 def _java_hash(path: str, kind: t.DataType, name: str) -> str:
-    """Java's hashCode() of a value, as a BIGINT of which the lowest 32 bits count."""
+    """Return Java's hashCode() of a value as a BIGINT. Only its lowest 32 bits count."""
     match kind:
         case t.ByteType() | t.ShortType() | t.IntegerType():
             return f"CAST({path} AS BIGINT)"
@@ -76,7 +77,10 @@ def _java_hash(path: str, kind: t.DataType, name: str) -> str:
 
 
 def _murmur_hash(path: str, kind: t.DataType, name: str) -> str:
-    """The hash of a text in UTF-8, or of the four bytes of hashCode() of another value, lowest byte first."""
+    """Return the MurmurHash3 of a text in UTF-8.
+
+    For other values, return the hash of the four bytes of hashCode(), lowest byte first.
+    """
     if isinstance(kind, t.StringType):
         return murmur_of(f"hex({path})")
     code = f"lpad(hex({_java_hash(path, kind, name)} & {_WORD}), 8, '0')"
@@ -89,17 +93,19 @@ PartitionRouting = defined(
     ConfigDef()
     .define(
         "partition.payload.fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "The fields that choose the partition, as in source.table or change.id: change is after, and before of a delete. "
-        "Fields that are null or that an event does not have do not count; an event without any stays as it is.",
+        "The fields whose values choose the partition, as paths such as source.table or change.id; change stands for "
+        "the row after the change, or before a delete. Fields that are null or missing are ignored. If all of them "
+        "are, the event keeps its partition.",
         validator=not_empty,
     )
     .define(
-        "partition.topic.num", _Type.INT, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The number of the topic's partitions.",
+        "partition.topic.num", _Type.INT, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The number of partitions of the topic.",
         validator=at_least(1),
     )
     .define(
         "partition.hash.function", _Type.STRING, "java", _Importance.LOW,
-        "The hash function: java, which is hashCode() of Java, or murmur, which is MurmurHash3.",
+        "The hash function: java (hashCode() of Java) or murmur (MurmurHash3).",
         validator=one_of(("java", "murmur")),
     ),
     _routed_partition,
@@ -124,13 +130,13 @@ def _changed_names(given: Mapping[str, Any], schema: t.StructType) -> Mapping[st
 
 
 def _equalities(event: ChangeEvent) -> Sequence[tuple[str, str]]:
-    """The columns of the row after the event, and whether each is the same as before."""
+    """Return the columns of the row after the event, each with an expression that is true if it did not change."""
     found = []
     for field in event.sides["after"].fields:
         after = sql_path("value", "after", field.name)
         before = sql_path("value", "before", field.name) if field.name in event.sides["before"].names else "NULL"
         if _holds_map(field.dataType):
-            # Spark compares no maps.
+            # Spark cannot compare maps, so their JSON is compared.
             after, before = (f"to_json(named_struct('a', {side}))" for side in (after, before))
         found.append((field.name, f"({after} <=> {before})"))
     return found
@@ -143,7 +149,11 @@ def _holds_map(kind: t.DataType) -> bool:
 
 
 def _with_headers(added: Sequence[tuple[str, str]], kind: t.DataType) -> str:
-    """The record's headers and the added ones, whose values are text unless the source declares a type other than bytes."""
+    """Return an expression for the record's headers, followed by the added headers.
+
+    The added values have the type that the source declares for header values. If the source declares no type, or bytes,
+    they are texts.
+    """
     pair = kind.elementType if isinstance(kind, t.ArrayType) else None
     declared = pair["value"].dataType if isinstance(pair, t.StructType) else t.StringType()
     value = "string" if isinstance(declared, t.BinaryType) else declared.simpleString()
@@ -157,11 +167,11 @@ ExtractChangedRecordState = defined(
     ConfigDef()
     .define(
         "header.changed.name", _Type.STRING, None, _Importance.LOW,
-        "The header for the names of changed columns, a list in JSON. Unset: none.",
+        "The name of the header that lists the changed columns, as JSON. Unset: no such header.",
     )
     .define(
         "header.unchanged.name", _Type.STRING, None, _Importance.LOW,
-        "The header for the names of unchanged columns, a list in JSON. Unset: none.",
+        "The name of the header that lists the unchanged columns, as JSON. Unset: no such header.",
     ),
     _changed_names,
 )  # fmt: skip
@@ -190,7 +200,7 @@ def _from_headers(given: Mapping[str, Any], schema: t.StructType) -> Mapping[str
 
 
 def _extended(path: tuple[str, ...], kind: t.DataType, contents: Mapping[tuple[str, ...], str]) -> str:
-    """The struct at a path with fields added; a struct within it that is null stays null."""
+    """Return the struct at a path with fields added. If a struct within it is null, it stays null."""
     where = ".".join(path)
     if not isinstance(kind, t.StructType):
         raise DataError(
@@ -225,15 +235,17 @@ HeaderToValue = defined(
     "HeaderToValue",
     "Moves or copies headers to fields of the value. Debezium's.",
     ConfigDef()
-    .define("headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The headers.", validator=not_empty)
+    .define("headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The names of the headers to move or copy, comma-separated.", validator=not_empty)
     .define(
         "fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "The new fields, in the order of headers; after.name is a field within a struct. A record without a header has "
-        "null there: the records of a batch share their schema.", validator=not_empty,
+        "The names of the new fields, in the order of headers; after.name is a field within the struct after. If a "
+        "record lacks a header, its field is null, because the records of a batch share their schema.",
+        validator=not_empty,
     )
     .define(
         "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "move, which removes the headers, or copy.", validator=one_of(("move", "copy")),
+        "move: the headers are removed from the record. copy: they stay.", validator=one_of(("move", "copy")),
     ),
     _from_headers,
     _as_many_fields,

@@ -1,4 +1,4 @@
-"""Confluent's and Aiven's small transforms of keys, values, timestamps and topics: rows of the table on Sql."""
+"""Confluent's and Aiven's small transforms of keys, values, timestamps and topics, as rows of the table on Sql."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ Drop, DropKey = defined_for_parts(
     "Sets the {part} to null. Confluent's.",
     ConfigDef().define(
         "schema.behavior", _Type.STRING, "nullify", _Importance.MEDIUM,
-        "How the schema is handled. nullify: there is none. retain, force_optional, validate: it stays; schemas of keys "
-        "and values allow null here anyway.", validator=one_of(("nullify", "retain", "validate", "force_optional")),
+        "What happens to the schema. nullify: it is removed. retain, force_optional, validate: it stays; with all "
+        "three, null is a valid value of the schema.",
+        validator=one_of(("nullify", "retain", "validate", "force_optional")),
     ),
     _dropped,
 )  # fmt: skip
@@ -75,7 +76,8 @@ def _define_timestamp() -> ConfigDef:
 
 def _define_resolution() -> ConfigDef:
     return _define_timestamp().define(
-        "timestamp.resolution", _Type.STRING, "milliseconds", _Importance.LOW, "The unit of a field that is a number.",
+        "timestamp.resolution", _Type.STRING, "milliseconds", _Importance.LOW,
+        "The unit of a field that is a number: milliseconds or seconds since 1970.",
         validator=one_of(("milliseconds", "seconds")),
     )  # fmt: skip
 
@@ -109,14 +111,14 @@ def _topic_case(given: Mapping[str, Any], _: t.StructType) -> Mapping[str, str |
 
 ChangeTopicCase = defined(
     "ChangeTopicCase",
-    "Writes the words of the topic's name in another form. Confluent's.",
+    "Changes the letter case of the topic's name, such as LOWER_CAMEL to LOWER_HYPHEN. Confluent's.",
     ConfigDef()
     .define(
-        "from", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, f"The form that names have: {', '.join(_CASES)}.",
+        "from", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, f"The case of the original names: {', '.join(_CASES)}.",
         validator=one_of(_CASES),
     )
     .define(
-        "to", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, f"The form that they get: {', '.join(_CASES)}.",
+        "to", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, f"The case of the new names: {', '.join(_CASES)}.",
         validator=one_of(_CASES),
     ),
     _topic_case,
@@ -132,7 +134,8 @@ def _as_json(part: str) -> Translation:
         if isinstance(kind, _STRUCTURED):
             json = f"to_json({part}, {options})"
         else:
-            # Only structures have a form in JSON: the value of the only field is the text between {"a": and }.
+            # Spark writes only structures as JSON. So the value is put into a struct: its JSON is the text between
+            # {"a": and }.
             json = f"regexp_extract(to_json(named_struct('a', {part}), {options}), r'(?s)^\\{{\"a\":(.*)\\}}$', 1)"
         if given["output.schema.type"].upper() == "BYTES":
             json = f"CAST({json} AS BINARY)"
@@ -151,13 +154,15 @@ def _without_schemas(given: Mapping[str, Any]) -> None:
 
 ToJSON, ToJSONKey = defined_for_parts(
     "ToJSON",
-    "Makes a text in JSON of the {part}. Confluent's.",
+    "Converts the {part} to a JSON text. Confluent's.",
     ConfigDef()
     .define(
-        "output.schema.type", _Type.STRING, "STRING", _Importance.MEDIUM, "The type of the result: STRING or BYTES.",
+        "output.schema.type", _Type.STRING, "STRING", _Importance.MEDIUM,
+        "The type of the resulting JSON text: STRING or BYTES.",
         validator=one_of(("STRING", "BYTES")),
     )
-    .define("schemas.enable", _Type.BOOLEAN, False, _Importance.MEDIUM, "Only false: the text holds no schema."),
+    .define("schemas.enable", _Type.BOOLEAN, False, _Importance.MEDIUM,
+        "Only false is supported: the JSON text contains no schema."),
     _as_json,
     _without_schemas,
 )  # fmt: skip
@@ -200,7 +205,7 @@ def _require_bytes(where: str, kind: t.DataType) -> None:
 
 BytesToString, BytesToStringKey = defined_for_parts(
     "BytesToString",
-    "Makes texts of bytes: of the {part}, or of its fields. Confluent's.",
+    "Converts bytes to strings: the {part}, or fields of it. Confluent's.",
     ConfigDef()
     .define(
         "charset", _Type.STRING, "UTF-8", _Importance.HIGH, f"The encoding of the bytes: {', '.join(_CHARSETS)}.",
@@ -208,8 +213,8 @@ BytesToString, BytesToStringKey = defined_for_parts(
     )
     .define(
         "fields", _Type.LIST, "", _Importance.HIGH,
-        "The fields of a struct to convert; fields that it does not have are passed over. Bytes outside of a struct "
-        "need none.",
+        "The fields of a struct that are converted; missing fields are ignored. Leave it empty if the whole key or "
+        "value is bytes.",
     ),
     _decoded,
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""Checks an expression of Spark's SQL without a JVM, by its words alone.
+"""Checks an expression of Spark's SQL without a JVM, only by its words.
 
-A worker that has no session of Spark validates configurations like this. Nothing that Spark would accept is refused
-here. Spark's parser finds all other errors: at once if there is a session, else when the first records arrive.
+A worker without a Spark session validates configurations in this way. Within the limits below, it refuses no expression
+that `sql_parser` would accept. Spark's parser finds all other errors: immediately if there is a session, else when the
+first records arrive.
 https://spark.apache.org/docs/latest/sql-ref-literals.html
 """
 
@@ -15,13 +16,16 @@ from typing import Final
 from fencepost.transforms.sql_functions import ALLOWED, NONDETERMINISTIC
 
 LONGEST: Final = 32_768
-"""The number of characters that an expression may have: more take seconds to check."""
+"""The maximum number of characters of an expression. Checking a longer expression would take seconds."""
 
 DEEPEST: Final = 200
-"""How deep parts of an expression may be nested: each level needs room on the stacks of Python and the JVM."""
+"""The maximum depth of nested parts of an expression. Each level needs room on the stacks of Python and the JVM."""
 
 DEEPEST_TYPE: Final = 32
-"""How deep types may be nested, as in ARRAY<ARRAY<INT>>: Spark's parser takes minutes for some hundreds."""
+"""The maximum depth of nested types, as in ARRAY<ARRAY<INT>>.
+
+For some hundreds of levels, Spark's parser takes minutes.
+"""
 
 _TOKEN: Final = re.compile(
     r"""(?P<text>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/)
@@ -33,11 +37,11 @@ _TYPES: Final = ("array", "map", "struct")
 _ALSO_SYNTAX: Final = frozenset(
     {"any", "some", "cast", "try_cast", "timestamp_add", "timestamp_diff", "col", "lit", "expr"}
 )
-"""Names of pyspark's functions that mean something else before a parenthesis in SQL, or nothing."""
+"""Names of pyspark's functions that mean nothing, or something else, before a parenthesis in SQL."""
 
 
 def why_refused(text: str, *, nondeterministic: bool) -> str | None:
-    """Return why an expression will be refused, None if its words do not tell."""
+    """Return why an expression will be refused; None if its words do not show a reason."""
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, and {LONGEST} are allowed"
     if (why := why_type_refused(text)) is not None:
@@ -71,7 +75,7 @@ def why_type_refused(text: str) -> str | None:
 
 
 def _refused_bracket(kind: str | None, shown: str, closing: list[str]) -> str | None:
-    """Why quotes or brackets do not match; `closing` are the brackets that are still to be closed."""
+    """Return why quotes or brackets do not match. `closing` are the brackets that must still be closed."""
     match kind:
         case "unclosed":
             return f"what {shown} begins is not closed"
@@ -84,7 +88,7 @@ def _refused_bracket(kind: str | None, shown: str, closing: list[str]) -> str | 
 
 
 def _tokens(text: str) -> Iterator[tuple[str | None, str]]:
-    """The tokens without comments; a name after a dot is not a word of its own."""
+    """Yield the tokens without comments. A name after a dot is not a separate word."""
     after_dot = False
     for match in _TOKEN.finditer(text):
         if match[0].startswith(("--", "/*")) and match.lastgroup == "text":

@@ -1,4 +1,4 @@
-"""Translates an expression of a scripting language to SQL for messages: the common comparisons, no more."""
+"""Translates an expression of a scripting language to SQL, for messages. Only common comparisons are translated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACE: Final = "\0{}\0"
 
 
 def translated(expression: str) -> str:
-    """Return an expression of Groovy or JavaScript in SQL, if it consists of comparisons and a ternary."""
+    """Return an expression of Groovy or JavaScript as SQL, if it only has comparisons and a ternary operator."""
     texts: list[str] = []
 
     def put_aside(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Debezium's TimezoneConverter: writes the times in change events for another time zone.
+"""Debezium's TimezoneConverter: it converts the times in change events to another time zone.
 
 https://debezium.io/documentation/reference/stable/transformations/timezone-converter.html
 """
@@ -30,14 +30,17 @@ _UNITS: Final = {
     f"{_TIME}MicroTimestamp": 1_000_000,
     f"{_TIME}NanoTimestamp": 1_000_000_000,
 }
-"""Units per second of a column's type."""
+"""The number of units per second, for each type of column."""
 _ZONED: Final = r"^(-?\d{4,})-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)$"
 _PREFIXES: Final = ("topic", "source")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Names a topic or a table, or either with `kind` None; with `field` one of its fields, as before.x or x."""
+    """A rule for the events of a topic or table. `kind` is topic or source; None means both.
+
+    `field` is a field of the events, as `before.x` or `x`; None means all times in before and after.
+    """
 
     kind: str | None
     name: str
@@ -48,24 +51,31 @@ class Rule:
 class TimezoneConverter(EventSideTransformation):
     """Converts the times of change events to a time zone.
 
-    A ZonedTimestamp is the same instant, with the offset that the zone has at that instant. Timestamps without a zone,
-    which are numbers as of UTC, are taken for local times of the zone and become instants: a time that the clock skips
-    is moved forward, and a time that it shows twice is the first of the two. Dates and times of day are not such times,
-    and stay.
+    A ZonedTimestamp stays the same instant, and gets the offset that the zone has at that instant. Timestamps without a
+    zone are numbers, written as if in UTC. They are treated as local times of the zone, and become instants. If the
+    clock skips such a time, it is moved forward; if the clock shows it twice, the first of the two is meant. Dates and
+    times of day are not converted.
     """
 
     definitions = (
         ConfigDef()
         .define(
             "converted.timezone", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "The time zone: a name as America/New_York, or an offset as +08:00.",
+            "The time zone to convert to: a name such as America/New_York, or an offset such as +08:00.",
         )
         .define(
             "include.list", _Type.LIST, "", _Importance.HIGH,
-            "What to convert; empty: all. Rules are source:table, source:table:field, topic:name, topic:name:field and "
-            "name:field, which is a topic's or else a table's. Fields are names, or paths as in after.created.",
+            "Rules that select the events and fields to convert, comma-separated. topic:NAME or source:TABLE converts "
+            "all times in before and after of a topic's or table's events; topic:NAME:FIELD or source:TABLE:FIELD "
+            "converts this field only: a column, such as created, or a path, such as after.created. In NAME:FIELD "
+            "without such a prefix, the prefix of the previous rule applies; in a first rule, NAME is a topic or a "
+            "table. Empty: all times in before and after of all events. Not allowed together with exclude.list.",
         )
-        .define("exclude.list", _Type.LIST, "", _Importance.HIGH, "What not to convert, by rules as in include.list.")
+        .define(
+            "exclude.list", _Type.LIST, "", _Importance.HIGH,
+            "Rules that select the events and fields not to convert, in the form of include.list. All other times in "
+            "before and after are converted.",
+        )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -85,7 +95,7 @@ class TimezoneConverter(EventSideTransformation):
         self._rules = _rules(name, self.properties[name])
 
     def changes(self, event: ChangeEvent, value: Column) -> Iterator[tuple[tuple[str, str], Column]]:
-        """Yield the times of both sides, and of source as far as rules name them."""
+        """Yield the times in the rows before and after, and in `source` if rules name them."""
         source = event.kind["source"].dataType
         has_table = isinstance(source, t.StructType) and "table" in source.names
         table = value["source"]["table"] if has_table else F.lit(None).cast("STRING")
@@ -98,12 +108,15 @@ class TimezoneConverter(EventSideTransformation):
                 content = value[side][field.name]
                 converted = self._converted(content, field, f"{side}.{field.name}")
                 if converted is not None:
-                    # A value without a time, such as infinity, stays.
+                    # A value that cannot be converted, such as infinity, is unchanged.
                     new = F.coalesce(F.when(wanted, converted), content)
                     yield (side, field.name), same_nulls(field, new)
 
     def _wanted(self, side: str, name: str, table: Column) -> Column | None:
-        """Whether the field of an event is converted, None for no event. The first rules that match an event count."""
+        """Return whether a field of an event is converted; None if it never is.
+
+        Only the first rules that match an event apply: rules for its topic, else for its table, else for either.
+        """
         if not self._rules:
             return None if side == "source" else F.lit(True)
         found: Column | None = None
@@ -117,14 +130,17 @@ class TimezoneConverter(EventSideTransformation):
         return otherwise if found is None else found.otherwise(otherwise)
 
     def _of_rules(self, side: str, name: str, fields: set[str]) -> bool:
-        """Whether the rules for an event's topic or table, which name some fields or none, want a field converted."""
+        """Return whether the rules for an event's topic or table convert a field.
+
+        `fields` are the fields that these rules name, if any.
+        """
         named = f"{side}.{name}" in fields or (name in fields and side != "source")
         if self._includes:
             return named or (not fields and side != "source")
         return bool(fields) and not named and side != "source"
 
     def _converted(self, content: Column, field: t.StructField, where: str) -> Column | None:
-        """The time for the zone; None for a field of another type."""
+        """Return the time in the zone; None if the field has another type."""
         semantic = field_identity(field).get("name", "")
         zone = F.lit(self.properties["converted.timezone"])
         match field.dataType:
@@ -152,8 +168,8 @@ def _as_local(content: Column, per_second: int, zone: Column) -> Column:
 
 
 def _with_offset(content: Column, zone: Column) -> Column:
-    """A text of the same instant with the zone's offset; null for a text that is not a time with an offset."""
-    # Offsets are whole seconds, so a fraction stays, to the nanosecond.
+    """Return the same instant as a text with the zone's offset; null for a text that is not a time with an offset."""
+    # Offsets are whole seconds, so the fraction of a second is unchanged, up to nanoseconds.
     fraction = F.regexp_extract(content, r"(\.\d+)", 1)
 
     def written(instant: Column) -> Column:
@@ -165,7 +181,7 @@ def _with_offset(content: Column, zone: Column) -> Column:
 
 
 def _ending(offset: Column) -> Column:
-    """The text of an offset in seconds."""
+    """Return an offset in seconds as a text."""
     size = F.abs(offset)
     signed = F.format_string(
         "%s%02d:%02d", F.when(offset < 0, "-").otherwise("+"), divided(size, 3600), F.pmod(divided(size, 60), F.lit(60))
@@ -176,12 +192,18 @@ def _ending(offset: Column) -> Column:
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """Return an expression of a value that is evaluated once: else each use has a copy, and Java's compiler no memory for them."""
+    """Return an expression in which `value` is evaluated once.
+
+    Without this, each use of `value` would be a copy of its expression, and Java's compiler would run out of memory.
+    """
     return F.transform(F.array(value), body)[0]
 
 
 def _rules(name: str, given: Sequence[Any]) -> tuple[Rule, ...]:
-    """The rules of a list. A rule without a leading source or topic has the previous rule's."""
+    """Return the rules in a list.
+
+    A rule that does not begin with source or topic has the same kind as the previous one.
+    """
     rules: list[Rule] = []
     for text in (str(item).strip() for item in given):
         parts = [part.strip() for part in text.split(":")]

@@ -1,4 +1,4 @@
-"""Converts times between texts, numbers and the types of dates and times."""
+"""Converts times between texts, numbers, and the types for dates and times."""
 
 from __future__ import annotations
 
@@ -44,19 +44,22 @@ def _target(name: str, value: Any) -> None:
 class TimestampConverter(PartTransformation):
     """Converts between texts, numbers, DATE, TIME and TIMESTAMP, in UTC and to the millisecond.
 
-    `format` is a datetime pattern of Spark's, whose usual letters equal Java's SimpleDateFormat's; its letters for week
-    years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not match it completely fails the
-    task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
+    `format` is a datetime pattern of Spark. Its usual letters mean the same as in Java's SimpleDateFormat. Its letters
+    for week years, weeks and numbers of weekdays (Y, w, W, u) are refused. If a text does not match the pattern
+    completely, the task fails. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
     """
 
     definitions = define_syntax(define_null_default(
         ConfigDef()
-        .define("field", _Type.STRING, "", _Importance.HIGH, "The field with the time; empty: the whole key or value is the time.")
+        .define("field", _Type.STRING, "", _Importance.HIGH, "The field to convert. Empty: the whole key or value.")
         .define(
             "target.type", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
             f"The type to convert to: {', '.join(_TARGETS)}.", validator=_target,
         )
-        .define("format", _Type.STRING, "", _Importance.MEDIUM, "The format of texts, as one of Spark's datetime patterns.")
+        .define(
+            "format", _Type.STRING, "", _Importance.MEDIUM,
+            "The format of strings that are read or written, as one of Spark's datetime patterns.",
+        )
         .define(
             "unix.precision", _Type.STRING, "milliseconds", _Importance.LOW,
             f"The unit of numbers, counted from 1970: {', '.join(_PER_SECOND)}.", validator=one_of(tuple(_PER_SECOND)),
@@ -66,7 +69,7 @@ class TimestampConverter(PartTransformation):
     def configure(self, configs: Mapping[str, str]) -> None:
         """Set the properties.
 
-        Raises ConfigError for texts without a format, or a format that Spark reads differently.
+        Raises ConfigError for texts without a format, and for a format that Spark reads differently.
         """
         super().configure(configs)
         field_path(self.properties["field"], self.properties, "field")
@@ -119,7 +122,7 @@ class TimestampConverter(PartTransformation):
         return F.timestamp_millis(milliseconds)
 
     def _milliseconds(self, column: Column, kind: t.DataType, name: str) -> Column:
-        """Milliseconds since the epoch, BIGINT. Raises DataError for a type that is not a time."""
+        """Return milliseconds since the epoch as BIGINT. Raises DataError for a type that cannot be read as a time."""
         match kind:
             case t.StringType():
                 return F.unix_millis(self._parsed(column, name))
@@ -141,12 +144,15 @@ class TimestampConverter(PartTransformation):
             raise DataError(f"The transform {type(self).__name__} needs a format to read the text {name}: set format")
         if set(self._letters) & set("XxZzVO"):
             return F.to_timestamp(column, self._pattern)
-        # A text without an offset would be read in the session's time zone.
+        # UTC is appended, because a text without an offset would be read in the session's time zone.
         return F.to_timestamp(F.concat(column, F.lit(" Z")), f"{self._pattern} X")
 
 
 def utc_millis(column: Column, kind: t.TimestampType | t.TimestampNTZType) -> Column:
-    """Milliseconds since the epoch, BIGINT. A time without a zone counts as UTC, whatever the session's zone is."""
+    """Return milliseconds since the epoch as BIGINT.
+
+    A time without a zone counts as UTC, whatever the session's zone.
+    """
     if isinstance(kind, t.TimestampType):
         return F.unix_millis(column)
     seconds = F.hour(column) * 3_600 + F.minute(column) * 60 + F.date_part(F.lit("SECOND"), column)

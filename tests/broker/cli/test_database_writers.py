@@ -1,4 +1,4 @@
-"""What writes to the database of a demo, on a real server."""
+"""The writers to a demo's database, on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's judge: it has to see what is lost, what is doubled, and which transactions ended how."""
+"""The demo's check detects lost and duplicate records, and knows which transactions were committed and aborted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_lost_and_duplicated_rows_are_found(bootstrap_servers: str, topic: str, 
     assert not findings.exactly_once
 
 
-def test_a_topic_that_holds_each_row_once_passes(bootstrap_servers: str, topic: str, offsets: str, csv: Path):
+def test_a_topic_with_each_row_once_passes(bootstrap_servers: str, topic: str, offsets: str, csv: Path):
     with open_producer(producer_config(bootstrap_servers), unique("demo")) as producer:
         _aborted_then_committed(producer, topic, offsets)
 
@@ -78,7 +78,7 @@ def test_markers_report_each_transaction_once_per_partition(bootstrap_servers: s
             getattr(producer, f"{ending}_transaction")()
     client = ClientConfig((bootstrap_servers,))
 
-    # The markers are written after the coordinator has answered.
+    # The broker writes the transaction markers after the coordinator has answered the commit.
     markers = wait_for(lambda: found if len(found := read_transaction_markers(client, topic)) == 3 else None)
 
     assert [(marker.partition, marker.committed) for marker in markers] == [(0, True), (1, False), (1, True)]

@@ -1,4 +1,4 @@
-"""The files in examples/ do what they say."""
+"""The files in examples/ work as their pages say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = ROOT / "examples"
 
 
 class Example:
-    """An example's files, on the test's broker and with names of this test's own."""
+    """An example's files, with the test's broker and unique names."""
 
     def __init__(
         self, folder: Path, name: str, bootstrap_servers: str, topic: str, changes: dict[str, str] | None = None
@@ -75,7 +75,7 @@ def test_the_csv_example_writes_its_rows(tmp_path: Path, bootstrap_servers: str,
     ]
 
 
-def test_rows_of_a_csv_file_as_avro(
+def test_the_avro_example_writes_rows_of_a_csv_file(
     tmp_path: Path, bootstrap_servers: str, topic: str, schema_registry: EmbeddedRegistry
 ) -> None:
     changes = {"value.converter.schema.registry.url": schema_registry.url}
@@ -122,7 +122,7 @@ def test_the_example_of_postgres_writes_changes(
 
     _assert_orders(Example(tmp_path, "postgres", bootstrap_servers, topic, changes), bootstrap_servers, topic)
 
-    # It would keep the database from being dropped.
+    # A slot that exists keeps its database from being dropped.
     database.execute(f"select pg_drop_replication_slot('{slot}')")
 
 

@@ -18,12 +18,12 @@ from tests.support.topics import unique
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_tests_of_a_new_connector_pass(tmp_path: Path, bootstrap_servers: str, kind: str) -> None:
-    # The name is that of the topic as well, and the broker is shared.
+    # The connector's name is also its topic's name, and tests share the broker.
     name = unique("written")
     write_connector(tmp_path / name, name, kind)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
     if kind == "dataframe":
-        # Each rule takes several Spark jobs: some of them stand for all.
+        # Each test takes several Spark jobs, so only some of them are run.
         command += ["-k", "not conformance or resumes or before_a_commit or reads_the_source"]
     ran = subprocess.run(
         [*command, "--fencepost-bootstrap-servers", bootstrap_servers],

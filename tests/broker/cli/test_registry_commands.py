@@ -24,7 +24,7 @@ ROW = spark.StructType([spark.StructField("id", spark.LongType()), spark.StructF
 
 @pytest.fixture(params=[AvroConverter, ProtobufConverter, JsonSchemaConverter])
 def sent(request: pytest.FixtureRequest, bootstrap_servers: str, topic: str, registry: FakeRegistry) -> str:
-    """The name of the converter that wrote two records."""
+    """Write two records; return the name of the converter."""
     converter: RegistryConverter = request.param()
     converter.configure({"schema.registry.url": registry.address}, is_key=False)
     converter.prepare(topic, ROW)
@@ -40,7 +40,7 @@ def sent(request: pytest.FixtureRequest, bootstrap_servers: str, topic: str, reg
 
 @pytest.fixture
 def connector_file(sent: str, registry: FakeRegistry, tmp_path: Path) -> str:
-    """The file of a connector whose registry wants a login, which the file has."""
+    """The file of a connector whose registry needs a login; the file has the credentials."""
     registry.respond = refuse_others
     file = tmp_path / "connector.properties"
     login = {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "ann:word"}

@@ -1,4 +1,4 @@
-"""`fencepost.run` with a language of schemas for keys, another for values, and a third for headers."""
+"""`fencepost.run` with one schema converter for keys, another one for values, and a third one for headers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def options(registry: FakeRegistry, **more: str) -> dict[str, Any]:
     return found | {name.replace("__", "."): value for name, value in more.items()}
 
 
-def test_each_part_of_a_record_has_its_own_language(bootstrap_servers: str, topics: Topics, registry: FakeRegistry):
+def test_keys_values_and_headers_each_have_their_own_schema_converter(
+    bootstrap_servers: str, topics: Topics, registry: FakeRegistry
+):
     topic = topics.create(partitions=1)
     result = fencepost.run(
         orders, topic=topic, bootstrap_servers=bootstrap_servers, end=12, options=options(registry), progress=False

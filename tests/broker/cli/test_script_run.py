@@ -29,7 +29,7 @@ QUICK = {"poll.interval.ms": "20"}
 
 
 def numbers(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Numbers up to an end, without a decorator."""
+    """Numbers below an end, from a function without a decorator."""
     for number in range((cursor or 0) + 1, int(config["end"]) + 1):
         yield {"n": number}, number
 
@@ -151,7 +151,7 @@ def test_a_run_needs_neither_the_main_thread_nor_an_idle_event_loop(bootstrap_se
 
 
 def failing(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Fails at its fifth row."""
+    """A source that fails at its fifth row."""
     del config
     for number in range((cursor or 0) + 1, 5):
         yield {"n": number}, number
@@ -204,7 +204,11 @@ def test_the_second_of_two_runs_at_once_fences_the_first(bootstrap_servers: str,
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"source": "issues.issues"}, r"fencepost.run\(\) was given a str: it takes a function"),
+        (
+            {"source": "issues.issues"},
+            r"fencepost.run\(\) was given the name 'issues.issues': it takes the Python function",
+        ),
+        ({"source": "org.acme.JavaSource"}, "'org.acme.JavaSource': .* connector in Java runs in workers only"),
         ({"source": numbers, "options": {"name": "x"}}, r"fencepost.run\(\) sets the property name itself"),
         ({"source": numbers, "options": {"batch.rows": {}}}, "The property batch.rows is a dict"),
         ({"source": numbers, "options": {"batch.rows": "many"}}, "batch.rows"),

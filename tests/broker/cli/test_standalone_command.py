@@ -1,4 +1,4 @@
-"""`fencepost standalone` as its users meet it: real processes, signals, and one line for each thing that is wrong."""
+"""`fencepost standalone` as its users run it: real processes, signals, and a one-line message for each error."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ FILE = {"connector.class": "FileSource", "format": "csv", "header": "true", "sch
 
 
 class Told:
-    """The errors that a run of the command in this process tells its user: what it prints, and what it logs."""
+    """The error that a run of the command in this process reports to its user, printed or logged."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
         self._capsys = capsys
@@ -266,7 +266,7 @@ def test_invalid_data_is_reported_in_one_line_and_never_visible(
 
 
 class ForgetfulConnector(SequenceConnector):
-    """Its code raises what says little by itself."""
+    """Its code raises a KeyError, whose message alone does not say that it is an error."""
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         raise KeyError(f"url{max_tasks}")
@@ -317,14 +317,14 @@ def test_a_failed_task_is_reported_in_one_line_and_with_a_traceback_on_request(
 
 
 def assert_one_line(output: str, told: str) -> None:
-    """A failed run says that it began, perhaps warns, and tells one error; it tells nothing else."""
+    """Assert that the output has log lines of INFO and WARNING, and one other line: the error `told`."""
     rest = [line for line in output.splitlines() if not re.match(r"[-0-9]+ [:,0-9]+ (INFO|WARNING) ", line)]
     (line,) = rest
     assert re.search(told, line), line
 
 
 class DozingConnector(SequenceConnector):
-    """Its task returns a DataFrame that takes minutes to read, and says when Spark reads it."""
+    """Its task returns a DataFrame that takes minutes to read, and creates a file when Spark reads it."""
 
     def config(self) -> ConfigDef:
         return super().config().define("begun", ConfigDef.Type.STRING).define("file", ConfigDef.Type.STRING)
@@ -353,12 +353,14 @@ class DozingTask(SourceTask):
 def test_ctrl_c_in_a_spark_job_is_quiet(files: Files, topic: str, tmp_path: Path) -> None:
     name = f"{DozingConnector.__module__}.{DozingConnector.__name__}"
     begun = tmp_path / "begun"
+    # Another test's worker may have the default port, which is a warning.
+    files.write_worker({"bootstrap.servers": files.bootstrap_servers, "listeners": "http://127.0.0.1:0"})
     files.write_connector({**sequence_properties("lines", topic), "connector.class": name, "begun": str(begun)})
     arguments = ("standalone", str(files.worker), str(files.connector))
     with Process.fencepost(*arguments, log_file=tmp_path / "log") as process:
-        # A JVM that starts on a busy machine takes its time.
+        # The JVM may start slowly on a busy machine.
         wait_for(lambda: begun.exists() or not process.running, 500, what="Spark reads the DataFrame")
-        # A terminal sends it to the whole group of processes.
+        # Ctrl-C in a terminal sends SIGINT to the whole process group.
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait() == 0, process.output
 

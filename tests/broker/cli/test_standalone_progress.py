@@ -36,7 +36,7 @@ def arguments(tmp_path: Path, bootstrap_servers: str, topic: str) -> list[str]:
 
 
 def _on_a_terminal(arguments: list[str]) -> str:
-    """Run with a terminal as stderr; return what it showed."""
+    """Run with a terminal as stderr; return all that was shown."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(arguments, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "200"}) as process:
         os.close(theirs)
@@ -52,7 +52,7 @@ def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65_536)
     except OSError:
-        # What Linux answers once the other end is closed.
+        # Linux raises an OSError once the other end of the terminal is closed.
         return b""
 
 
@@ -62,7 +62,7 @@ def test_a_terminal_shows_bars_and_at_the_end_a_summary(arguments: list[str]) ->
     assert re.search(
         r"lines: 5,000 rows, [\d.,]+ [kM]B in \d+ transactions?, 0 skipped, in 0:00:\d\d \([\d,]+ rows/s\)", shown
     )
-    # The bar was there, with the log above it.
+    # The progress bar was shown, with the log above it.
     assert "━" in shown
     assert "Task lines-0 is RUNNING" in shown
 
@@ -80,7 +80,7 @@ def test_the_summary_is_logged_as_one_line_unless_quiet(
 
     (line,) = [record for record in caplog.records if "rows/s" in record.getMessage()]
     assert line.levelno == logging.INFO
-    # The first run left nothing.
+    # The first run has read all rows.
     assert line.getMessage().startswith("lines: 0 rows, 0 bytes in 0 transactions, 0 skipped, in 0:00:")
     assert "━" not in capsys.readouterr().err
 

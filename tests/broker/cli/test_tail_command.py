@@ -1,4 +1,4 @@
-"""`fencepost tail`, on what confluent-kafka wrote."""
+"""`fencepost tail`, on records that confluent-kafka wrote."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Tail = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def tail(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> Tail:
-    """Runs `fencepost tail` for the topic and gives its exit code and what it printed."""
+    """Runs `fencepost tail` for the topic; returns its exit code and its output."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -47,7 +47,7 @@ def tail(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def producer(bootstrap_servers: str) -> Producer:
-    """A transactional producer in a transaction. A shell would run a part of its id, a terminal obey another."""
+    """A producer in a transaction. Its transactional id has characters that shells and terminals would interpret."""
     producer = transactional_producer(bootstrap_servers, unique("tailed") + "; x\x1b[2J")
     producer.begin_transaction()
     return producer
@@ -195,7 +195,7 @@ def test_a_topic_is_followed_and_a_long_transaction_named(
     assert "Traceback" not in process.output
 
 
-def test_a_pipe_that_is_closed_ends_it_quietly(
+def test_a_closed_pipe_ends_tail_without_an_error(
     bootstrap_servers: str, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
     _send(producer, topic, range(20_000))
@@ -212,7 +212,7 @@ def test_a_pipe_that_is_closed_ends_it_quietly(
 
 
 @pytest.mark.parametrize("where", ["yesterday", "", "--5"])
-def test_an_unknown_starting_place_is_wrong_usage(tail: Tail, where: str) -> None:
+def test_an_invalid_start_position_is_a_usage_error(tail: Tail, where: str) -> None:
     code, _, err = tail("--from", where)
 
     assert code == 2
@@ -239,7 +239,7 @@ def test_a_topic_that_does_not_exist_is_looked_for_and_refused(
         ("end", "--from end shows only what is written later"),
     ],
 )
-def test_a_place_without_records_after_it_is_reported(
+def test_a_start_position_without_later_records_is_reported(
     tail: Tail, producer: Producer, topic: str, where: str, told: str
 ) -> None:
     _send(producer, topic, range(3))
@@ -252,7 +252,7 @@ def test_a_place_without_records_after_it_is_reported(
     assert "-f waits for new ones" in err
 
 
-def test_an_empty_topic_is_called_so(tail: Tail, topic: str) -> None:
+def test_an_empty_topic_is_reported_as_empty(tail: Tail, topic: str) -> None:
     assert f"{topic} has no committed records" in tail()[2]
 
 
@@ -282,7 +282,7 @@ def test_following_ends_when_the_brokers_stay_away(
         with ThreadPoolExecutor(1) as threads:
             running = threads.submit(main.run, arguments)
             wait_for(lambda: "one" in capsys.readouterr().out, what="the record is shown")
-            # What comes before the first poll is asked for with more patience.
+            # Requests before the first poll have longer timeouts.
             plain.produce("followed", b"two")
             assert plain.flush(_SECONDS) == 0
             wait_for(lambda: "two" in capsys.readouterr().out, what="the topic is followed")
@@ -296,7 +296,7 @@ def test_following_ends_when_the_brokers_stay_away(
 def test_nothing_is_lost_or_doubled_between_reading_and_following(
     bootstrap_servers: str, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
-    # Without the notes on stderr about what it finds at first: nothing, or an open transaction.
+    # stderr is left out: it has messages about an empty topic or an open transaction.
     shell = (
         f"exec {sys.executable} -m fencepost tail {topic} --bootstrap-server {bootstrap_servers} "
         f"-f --from beginning -o json 2> {tmp_path}/notes"

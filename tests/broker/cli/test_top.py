@@ -13,7 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from fencepost.cli.top import top_app
-from fencepost.cli.top.top_app import TopApp, TraceScreen
+from fencepost.cli.top.top_app import TopApp
+from fencepost.cli.top.top_screens import TraceScreen
 from fencepost.embedded.ports import free_ports
 from tests.broker.rest.test_standalone_rest import Start, start
 from tests.support.workers import WorkerApi
@@ -28,12 +29,12 @@ _NARROW = (60, 20)
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are asked more often than people could read."""
-    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.2)
+    """`fencepost top` refreshes more often than by default."""
+    monkeypatch.setattr(top_app, "_REFRESH_SECONDS", 0.2)
 
 
 class _Screen:
-    """What a person sees of the application."""
+    """The text that the application shows."""
 
     def __init__(self, app: TopApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -75,7 +76,7 @@ def _create_one_that_fails(worker: WorkerApi, file: str, topic: str) -> None:
     worker.wait_for_states("broken", "RUNNING", "FAILED")
 
 
-def test_a_worker_is_watched_and_controlled(start: Start, topic: str) -> None:
+def test_top_shows_a_worker_and_controls_its_connectors(start: Start, topic: str) -> None:
     with start(fencepost_files_allowed_paths="/") as worker:
         _create_one_that_fails(worker, str(worker.folder / "lines"), topic)
 
@@ -119,7 +120,7 @@ def _mended(worker: Any, topic: str) -> dict[str, str]:
     return {"connector.class": "FileStreamSource", "file": str(worker.folder / "lines"), "topic": topic}
 
 
-def test_a_restart_of_the_worker_is_survived(start: Start) -> None:
+def test_top_continues_after_a_restart_of_the_worker(start: Start) -> None:
     (port, nobody) = free_ports(2)
     listeners = f"http://127.0.0.1:{port}"
 
@@ -133,13 +134,13 @@ def test_a_restart_of_the_worker_is_survived(start: Start) -> None:
             await screen.wait_for(lambda: screen.text("problem") == "", "it is back")
             await screen.wait_for(lambda: screen.row(0)[:2] == ["filed", "RUNNING"], "it is shown again")
 
-    # The application replaces stderr, which the first fork of a process needs.
+    # The application replaces stderr, but the first fork of a process needs the original one.
     with ExitStack() as first:
         first.enter_context(start(listeners=listeners))
         _use(f"http://127.0.0.1:{nobody}", listeners, size=_WIDE, use=use)
 
 
-def test_sixty_columns_suffice_without_colours(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_fits_a_terminal_of_60_columns_without_colours(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     with start() as worker:
 

@@ -98,7 +98,7 @@ def test_a_dry_run_creates_nothing(run: Run, files: Files) -> None:
     assert states(run("--dry-run")[1]) == dict.fromkeys(files.names, "missing")
 
 
-def test_a_standalone_worker_has_no_topic_of_states(run: Run, files: Files) -> None:
+def test_no_status_topic_is_created_for_a_standalone_worker(run: Run, files: Files) -> None:
     assert states(run("--standalone")[1]) == dict.fromkeys(files.names[:2], "created")
 
 
@@ -161,7 +161,8 @@ def test_a_deleted_offsets_topic_is_not_created_again(bootstrap_servers: str, to
     group = unique("group")
     offsets = f"{group}-offsets"
     topics = Topics(bootstrap_servers)
-    # One that this process had just created it would wait for, as brokers learn of it late.
+    # Topics that this process just created are waited for, as brokers learn of them late. So another client creates
+    # this one.
     topics.create(offsets, config={"cleanup.policy": "compact"})
     with TaskRunner(bootstrap_servers, CREATE_NONE, group=group) as runner:
         task, _ = runner.task(unique("connector"), topic)

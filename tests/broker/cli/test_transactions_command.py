@@ -27,7 +27,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `fencepost transactions` for the broker and gives its exit code and what it printed."""
+    """Runs `fencepost transactions` for the broker; returns its exit code and its output."""
 
     def run(command: str, *arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -45,7 +45,7 @@ def group() -> str:
 
 @pytest.fixture
 def lingering(bootstrap_servers: str, topic: str, group: str) -> Producer:
-    """A producer that a task of the group's connector `orders` might be, in a transaction that it does not end."""
+    """A producer with the transactional id of a task of the connector `orders`, which leaves its transaction open."""
     producer = transactional_producer(bootstrap_servers, f"{group}-orders-0")
     producer.begin_transaction()
     producer.produce(topic, b"lingers", partition=0)

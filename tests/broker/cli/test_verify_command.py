@@ -1,4 +1,4 @@
-"""`fencepost verify` and the faults that it is for, made with confluent-kafka."""
+"""`fencepost verify` finds faults, which confluent-kafka makes here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERED = ("--sequence", "value.seq", "--source-partition", "key", "--first", "
 
 @pytest.fixture
 def verify(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> Verify:
-    """Runs `fencepost verify` for the topic and gives its exit code and what it printed."""
+    """Runs `fencepost verify` for the topic; returns its exit code and its output."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -61,7 +61,7 @@ def _report(verify: Verify, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(out)
 
 
-def test_a_topic_that_holds_every_number_once_is_sound(
+def test_a_topic_with_every_number_once_has_no_errors(
     verify: Verify, producer: Producer, topic: str, topics: Topics
 ) -> None:
     offsets = topics.create()
@@ -255,7 +255,7 @@ def test_a_transaction_that_ends_during_the_check_is_not_reported_as_open(
     _commit(producer)
     producer.produce(topic, b"two", partition=0)
     assert producer.flush(_SECONDS) == 0
-    # The check reads the source after the topic.
+    # `fencepost verify` reads the source after the topic.
     source = tmp_path / "lines"
     os.mkfifo(source)
 
@@ -277,3 +277,12 @@ def test_a_transaction_that_ends_during_the_check_is_not_reported_as_open(
     }  # fmt: skip
     assert report["open_transactions"] == []
     assert report["undecided"] == 1
+
+
+def test_a_second_source_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for file in files:
+        file.write_text("n\n1\n")
+    given = [text for file in files for text in ("--source", str(file))]
+    assert main.run(["verify", "t", "--bootstrap-server", "localhost:1", *given]) == 2
+    assert "give one file that has the rows of all 2" in capsys.readouterr().err

@@ -1,11 +1,11 @@
-"""The wheel in an environment that has only what the wheel asks for, at a path with spaces and letters beyond ASCII."""
+"""The wheel in an environment with only the wheel's dependencies, at a path with spaces and letters beyond ASCII."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,22 +14,25 @@ import zipfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
+from fencepost import __version__
 from fencepost.embedded.jars import cache_folder, class_path
 from fencepost.embedded.java import find_java
 from fencepost.java.host_jar import CONNECT
 from tests.support.checker import read_topic, values
 from tests.support.java_plugins import FILE_STREAM, plugin_path
+from tests.support.java_runtime import java_runtime
 from tests.support.processes import Process, wait_for
 from tests.support.topics import unique
 
 ROOT = Path(__file__).parents[3]
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 PATIENCE = 500.0
-"""Seconds. A JVM starts in some seconds, but in as many minutes on a machine that does other things as well."""
+"""Seconds. A JVM takes seconds to start, but minutes on a busy machine."""
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
@@ -38,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an environment in `venv`, in which the wheel and its dependencies are installed."""
     place = tmp_path_factory.mktemp("wheel") / "mein Gerät, ça va"
     venv.create(place / "venv", with_pip=False, symlinks=True)
-    # As pip builds: what the build requires is in PYTHONPATH, and not in the environment of the interpreter.
+    # As in pip's build isolation, the build requirements are in PYTHONPATH and not installed in the environment.
     venv.create(place / "builder", with_pip=False, symlinks=True)
     builder = str(place / "builder" / "bin" / "python")
     build = [builder, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
@@ -55,7 +58,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dependencies(packages: Path) -> list[Distribution]:
-    """The distributions that the wheel needs without any extra, from this environment."""
+    """The distributions in this environment that the wheel needs without any extra."""
     (installed,) = Distribution.discover(name="fencepost", path=[str(packages)])
     found: dict[str, Distribution] = {}
     waiting = [(installed, "")]
@@ -70,7 +73,7 @@ def dependencies(packages: Path) -> list[Distribution]:
 
 
 def entries(needed: Distribution) -> Iterator[Path]:
-    """What a distribution put into `site-packages`."""
+    """The files and folders that a distribution has in `site-packages`."""
     for file in needed.files or ():
         top = file.parts[0]
         if top not in ("..", "__pycache__"):
@@ -78,7 +81,7 @@ def entries(needed: Distribution) -> Iterator[Path]:
 
 
 def environment() -> dict[str, str]:
-    """An ASCII locale, and nothing of this environment."""
+    """Environment variables with an ASCII locale, and without the variables of this process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
     return {**kept, "LC_ALL": "C"}
 
@@ -161,34 +164,30 @@ def test_lines_are_sent_through_spark_from_odd_paths_in_an_ascii_locale(
     assert found == [{"line": "eins"}, {"line": "zwei ü"}]
 
 
-def test_the_wheel_has_the_classes_of_java_connectors_and_not_their_sources(place: Path) -> None:
+def test_the_wheel_has_the_classes_of_java_connectors_and_not_their_sources(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (wheel,) = place.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.startswith("fencepost/java/")]
         with archive.open("fencepost/java/host.jar") as jar, zipfile.ZipFile(jar) as classes:
             assert {"fencepost/host/Host.class", "log4j2.properties"} <= set(classes.namelist())
     assert not [name for name in names if name.endswith(".java")]
+    monkeypatch.syspath_prepend(str(ROOT / "deploy"))
+    check_dist: Any = importlib.import_module("check_dist")
+    assert check_dist._of_wheel(wheel, __version__) == []
     assert not (ROOT / "src" / "fencepost" / "java" / "host.jar").exists()
 
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Path:
-    """A Java without a compiler, and without the data that compilers need."""
-    home = tmp_path / "jre"
-    jlink = shutil.which("jlink", path=f"{find_java().home / 'bin'}:{os.environ['PATH']}")
-    if jlink is None:
-        # This machine's Java is a runtime already.
-        return find_java().home
-    modules = "java.se,jdk.unsupported,jdk.net,jdk.zipfs"
-    subprocess.run([jlink, "--add-modules", modules, "--output", str(home)], check=True, capture_output=True)
-    assert not (home / "bin" / "javac").exists()
-    return home
+    return java_runtime(tmp_path / "jre")
 
 
 def test_a_java_connector_runs_from_the_wheel_where_nothing_can_be_compiled(
     place: Path, runtime: Path, tmp_path: Path, bootstrap_servers: str, topic: str
 ) -> None:
-    # All that the worker may find beside the wheel: the classes of Connect, and no compiler.
+    # The worker finds no more than Connect's classes in its cache, and has no compiler.
     class_path(find_java(), CONNECT)
     cache = tmp_path / "cache" / "fencepost"
     cache.mkdir(parents=True)

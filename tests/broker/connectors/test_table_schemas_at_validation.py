@@ -1,4 +1,4 @@
-"""The registry is asked at validation about the tables of a real PostgreSQL, and nothing is registered or written."""
+"""Validation asks the registry about the schemas of real PostgreSQL tables, and registers and writes nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def checked(properties: Mapping[str, str]) -> Validation:
 
 
 def asked(registry: FakeRegistry) -> dict[str, list[str]]:
-    """The fields of the schemas that were asked for, by subject."""
+    """The fields of the schemas that were tested for compatibility, by subject."""
     found = {}
     for request in registry.asked("POST", "/compatibility"):
         subject = unquote(request.path).split("/")[3]

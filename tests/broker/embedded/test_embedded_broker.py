@@ -1,4 +1,4 @@
-"""The embedded broker: its state stays, its errors say what to do, and it never outlives who started it."""
+"""The embedded broker: its data persist, its errors say what to do, and it never outlives its parent process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from tests.support.checker import read_topic, values
 from tests.support.processes import Process, wait_for
 from tests.support.topics import Topics
 
+_FREQUENT_RETENTION_CHECKS = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "100"}
 
-def produce(bootstrap_servers: str, topic: str, value: bytes) -> None:
+
+def produce(bootstrap_servers: str, topic: str, value: bytes, timestamp: int = 0) -> None:
+    """Produce a record; a timestamp of 0 stands for now."""
     producer = Producer({"bootstrap.servers": bootstrap_servers})
-    producer.produce(topic, value)
+    producer.produce(topic, value, timestamp=timestamp)
     assert producer.flush(60) == 0
 
 
@@ -32,6 +35,19 @@ def test_a_started_broker_takes_topics(topics: Topics) -> None:
 
     assert topics.partitions(name) == 3
     assert topics.config(name)["cleanup.policy"] == "compact"
+
+
+def test_a_record_with_an_old_timestamp_stays_unless_its_topic_says_otherwise(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "broker", properties=_FREQUENT_RETENTION_CHECKS) as broker:
+        servers, topics = broker.bootstrap_servers, Topics(broker.bootstrap_servers)
+        kept, brief = topics.create(), topics.create(config={"retention.ms": "1000"})
+        produce(servers, kept, b"of 2017", timestamp=1_500_000_000_000)
+        # Between two deletions of this topic's records the broker has checked every topic.
+        for _ in range(2):
+            produce(servers, brief, b"of 2017", timestamp=1_500_000_000_000)
+            wait_for(lambda: read_topic(servers, brief) == [])
+
+        assert values(read_topic(servers, kept)) == [b"of 2017"]
 
 
 def test_records_are_still_there_after_a_kill_and_after_a_new_start(tmp_path: Path) -> None:
@@ -99,7 +115,7 @@ def test_the_command_runs_a_broker_that_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> None:
-    # Started from a thread that ends at once: the kernel must not take that end for its parent's.
+    # The broker is started from a thread that ends at once: the kernel must not take the thread's end for its parent's.
     script = (
         "import sys, threading, time; from pathlib import Path; from fencepost.embedded.broker import EmbeddedBroker\n"
         f"broker = EmbeddedBroker(Path({str(tmp_path / 'data')!r}))\n"

@@ -14,7 +14,7 @@ from fencepost.embedded.mariadb import EmbeddedMariaDb, installed_programs
 
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMariaDb]:
-    # A longer path than a Unix socket may have.
+    # The path is longer than a Unix socket's may be.
     folder = tmp_path_factory.mktemp("mariadb" * 15)
     with EmbeddedMariaDb(folder) as server:
         server.execute("create database shop; create table shop.items (id int primary key, name varchar(9))")

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: its data stay, its errors say what to do, and it never outlives who started it."""
+"""The embedded PostgreSQL: its data persist, its errors say what to do, and it never outlives its parent process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.processes import Process, wait_for
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that every user may enter, unlike pytest's: the server of a root user runs as another."""
+    """A folder that every user may enter, unlike pytest's: the server of a root user runs as another user."""
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     folder.chmod(0o755)
     yield folder
@@ -52,7 +52,7 @@ def test_a_started_server_decodes_changes_for_pgoutput(database: Database) -> No
     )
     database.execute("select pg_drop_replication_slot('s_' || current_database())")
 
-    # Begin, relation, insert, commit.
+    # The messages: Begin, Relation, Insert, Commit.
     assert "".join(chr(kind) for (kind,) in changes) == "BRIC"
 
 

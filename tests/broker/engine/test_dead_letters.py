@@ -1,4 +1,4 @@
-"""Refused records go to a topic of their own, in the transaction of the others: what was read is in one of the two."""
+"""Refused records go to a dead letter topic in the same transaction: no record that was read is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_to_end(runner: TaskRunner, config: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A file that is written by one of the engine's ways."""
+    """A file, and the properties that decide how the engine writes it: in the worker, in a Spark job, or by Arrow."""
 
     form: str = "csv"
     large: bool = False
@@ -100,7 +100,7 @@ def test_bad_rows_of_a_file_are_dead_letters(
     offsets = read_offsets(bootstrap_servers, runner.offsets_topic, name)
     [(partition, offset)] = offsets
     assert (partition, offset["position"]) == ({"filename": str(path)}, path.stat().st_size)
-    # No attempt before the right one left anything.
+    # A failed attempt leaves no dead letters behind, not even aborted ones.
     assert len(read_topic(bootstrap_servers, dead, isolation="read_uncommitted")) == len(BAD)
 
 
@@ -128,7 +128,7 @@ def test_a_batch_of_dead_letters_alone_is_committed_with_its_offsets(
     wait_for_state(task, State.FAILED)
     assert task.join(120)
     assert len(read_topic(bootstrap_servers, dead)) == 4
-    # Without the offset, the next start would write the letters again.
+    # The offset of the dropped records is committed. Otherwise the next start would write the dead letters again.
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 4})]
 
 
@@ -152,5 +152,5 @@ def test_polled_records_that_are_refused_are_dead_letters_with_their_offsets(
     assert headers["stage"] == ("TRANSFORMATION" if "transforms" in refusing else "VALUE_CONVERTER")
     assert (headers["topic"], headers["connector.name"]) == (topic, name)
     assert json.loads(headers["source.offset"]) == {"saved": 8}
-    # The last record is a dead letter: a start from the offset before it would write it again.
+    # The last record is a dead letter, and its offset is committed. From an older offset, it would be written again.
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 8})]

@@ -1,4 +1,4 @@
-"""Polled records without transforms are written by the worker; Spark is never started for them."""
+"""The worker writes polled records without transforms itself: Spark is never started for them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_batch_for_many_topics_asks_for_all_of_them_at_once(fault_proxy: Fault
     several = [topics.create() for _ in range(6)]
     asks = (ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS)
     with producer(fault_proxy.address) as owner:
-        # Another topic first: what a new producer asks does not count.
+        # The first write goes to another topic, because a new producer sends further requests, which do not count.
         write(SparkEngine({}), owner, [record(topics.create(), "0")], pipeline())
         before = [fault_proxy.requests[key] for key in asks]
         write(SparkEngine({}), owner, [record(topic, "1") for topic in several], pipeline())
@@ -169,7 +169,7 @@ def test_a_record_may_name_a_partition_that_its_topic_just_got(bootstrap_servers
 
 
 def test_a_key_stays_in_its_partition_within_a_polled_batch(bootstrap_servers: str, topics: Topics):
-    """A batch of this size is routed in two parts, and the second one finds that the topic grew."""
+    """The batch is written in two parts. Partitions are added to the topic between these parts."""
     topic = topics.create(partitions=2)
     engine = SparkEngine({})
     records = [record(topic, n, key=f"k{n % 7}", partition=4 if n == 14_999 else None) for n in range(15_000)]

@@ -1,4 +1,4 @@
-"""The JVM is there only while it is needed, and never outlives the worker."""
+"""The JVM runs only while it is needed, and never outlives the worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.embedded.java import find_java
 from tests.support.processes import Process, wait_for
 
 PATIENCE = 500.0
-"""Seconds. Two JVMs one after the other take ten, but as many minutes on a machine that does other things as well."""
+"""Seconds. Two JVMs in turn take ten seconds, but minutes on a busy machine."""
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -63,6 +63,9 @@ if sys.argv[1] == "stop":
         os.kill(pid, signal.SIGTERM)
     engine.stop()
     print("stopped after its JVM", psutil.Process().children(recursive=True), flush=True)
+    engine.session().stop()
+    engine.stop()
+    print("stopped after its session", psutil.Process().children(recursive=True), flush=True)
 time.sleep(600 if sys.argv[1] == "wait" else 0)
 """
 
@@ -90,6 +93,7 @@ def test_spark_starts_late_stops_wholly_and_starts_again(tmp_path: Path):
     assert any(line.startswith("stopped in a job: SparkJobError Spark was stopped while it ran") for line in lines)
     assert any(line.startswith("told later: [UNRESOLVED_COLUMN") for line in lines)
     assert "stopped after its JVM []" in lines
+    assert "stopped after its session []" in lines
     assert "Warning" not in process.output
 
 
@@ -109,6 +113,49 @@ def test_spark_says_nothing_unless_something_is_wrong(tmp_path: Path):
     expected = ("before", "sum", "JAVA_HOME", "running")
     said = [line for line in process.output.splitlines() if not line.startswith(expected)]
     assert said == []
+
+
+STOPPED_IN_AN_UPDATE = """
+import os, sys, threading, time
+from pathlib import Path
+from pyspark.accumulators import AccumulatorParam
+from fencepost.engine.engine import SparkEngine
+
+updating, driver = sys.argv[1], os.getpid()
+
+class SlowSum(AccumulatorParam):
+    def zero(self, value):
+        return value
+
+    def addInPlace(self, value, update):
+        if os.getpid() == driver:
+            Path(updating).touch()
+            time.sleep(1)
+        return value + update
+
+def run_job():
+    try:
+        context.parallelize(range(2), 2).foreach(lambda n: total.add(1))
+    except Exception:
+        print("job ended", flush=True)
+
+engine = SparkEngine({})
+context = engine.session().sparkContext
+total = context.accumulator(0, SlowSum())
+job = threading.Thread(target=run_job)
+job.start()
+while not Path(updating).exists():
+    time.sleep(0.05)
+engine.stop()
+job.join()
+"""
+
+
+def test_a_stop_while_spark_updates_an_accumulator_is_silent(tmp_path: Path):
+    command = [sys.executable, "-c", STOPPED_IN_AN_UPDATE, str(tmp_path / "updating")]
+    with Process(command, tmp_path / "log") as process:
+        assert process.wait(PATIENCE) == 0, process.output
+    assert process.output.splitlines() == ["job ended"]
 
 
 JAVA_THAT_HANGS = """#!/bin/sh
@@ -198,4 +245,27 @@ def test_a_start_that_failed_as_spark_was_stopped_is_forgotten(tmp_path: Path):
     with Process(command, tmp_path / "log", environment={"JAVA_HOME": str(home)}) as process:
         assert process.wait(PATIENCE) == 0, process.output
         assert "failed:" in process.output
+        assert "rows 7" in process.output
+
+
+ANOTHER_STARTS_AFTER_A_STOP = """
+import time
+from pyspark import SparkContext
+from fencepost.engine.spark import session
+from fencepost.engine.spark.session import LazySession
+
+session._STARTING_SECONDS = 0.0
+first, second = LazySession({}), LazySession({})
+first.warm_up()
+while SparkContext._active_spark_context is None:
+    time.sleep(0.001)
+first.stop()
+print("rows", second.get().range(7).count())
+second.stop()
+"""
+
+
+def test_a_session_starts_after_another_that_was_stopped_as_it_started(tmp_path: Path):
+    with Process([sys.executable, "-c", ANOTHER_STARTS_AFTER_A_STOP], tmp_path / "log") as process:
+        assert process.wait(PATIENCE) == 0, process.output
         assert "rows 7" in process.output

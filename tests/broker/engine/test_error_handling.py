@@ -1,4 +1,4 @@
-"""Tasks whose records a transform or converter refuses, with each `errors.tolerance`."""
+"""Tasks whose transforms or converters refuse records, with each `errors.tolerance`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = (7, 41)
 
 
 class PickyConverter(StringConverter):
-    """Refuses values that say so, and numbers in REFUSED."""
+    """Refuses values with the text "refuse", and the numbers in REFUSED."""
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
         texts = values.to_pylist()
@@ -44,7 +44,7 @@ class PickyConverter(StringConverter):
 
 
 class FlakyConverter(StringConverter):
-    """Fails some times for a passing reason."""
+    """Raises a retriable error some times, and then succeeds."""
 
     failures = 0
     away = False
@@ -63,7 +63,7 @@ class FlakyConverter(StringConverter):
 
 
 class PickyTransform(Transformation):
-    """Refuses numbers in REFUSED, and values that say so, as an SQL expression does."""
+    """Refuses numbers in REFUSED, and values with the text "refuse", as an SQL expression would."""
 
     def config(self) -> ConfigDef:
         return ConfigDef()
@@ -172,7 +172,7 @@ def test_retriable_errors_are_retried_while_the_transaction_is_open(
 def test_a_task_with_a_retriable_record_failure_restarts(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    # For the batch, and for its first record alone.
+    # The first failure is the batch's, the second one is its first record's, tried alone.
     FlakyConverter.failures = 2
     config = {"limit": 2, "messages.per.poll": 2, "task.restart.backoff.ms": 10} | converter(FlakyConverter)
     task, _ = runner.started(name, topic, config, stop_at_end=True)
@@ -197,7 +197,7 @@ def test_a_task_with_a_retriable_converter_creation_failure_restarts(
 
 @pytest.fixture
 def waiting(runner: TaskRunner, topic: str, name: str) -> Iterator[WorkerSourceTask]:
-    """A task whose second batch, of two, is tried again for ever in the transaction of the first."""
+    """A task with two batches in one transaction, of which the second one is retried for ever."""
     config = {"limit": 8, "messages.per.poll": 4, "transaction.boundary": "interval", "errors.retry.timeout": -1}
     task, seen = runner.task(name, topic, config | converter(FlakyConverter))
 
@@ -305,7 +305,7 @@ def test_refused_rows_of_a_batch_are_skipped_on_the_executors(
     for partition in range(2):
         own = [int(record.value or b"") for record in found if record.partition == partition]
         assert own == sorted(own)
-    # Nothing was written that is not visible: no attempt before the right one left anything.
+    # Read uncommitted shows no more records: failed attempts wrote nothing.
     assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) == len(found)
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"numbers": 1}, {"done": 1})]
     logged = [record.getMessage() for record in caplog.records if f"{name}-0" in record.getMessage()]

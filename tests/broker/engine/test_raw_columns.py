@@ -1,4 +1,4 @@
-"""A SourceBatch of columns has the bytes that Kafka gets: no converter, no transform and no Spark."""
+"""A SourceBatch of columns has the bytes that Kafka gets: converters, transforms and Spark are not used."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_goes_along_is_sent_with_columns_that_have_rows(
         owner.begin_transaction()
         result = SparkEngine({}).write(
             batch, pipeline(), owner,
-            task="connector-0", cancelled=threading.Event(), topic_gate=TopicGate(None), along=records,
+            task="connector-0", cancelled=threading.Event(), topic_gate=TopicGate(None), extra_records=records,
         )  # fmt: skip
         owner.commit_transaction()
     assert [one.value for one in read_topic(bootstrap_servers, topic)] == values

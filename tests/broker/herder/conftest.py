@@ -1,4 +1,4 @@
-"""A group, and a standalone worker's configuration in it."""
+"""Fixtures: a group id, and the configuration of a standalone worker in that group."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The standalone worker in the test's own process: failures stay where they arise."""
+"""The standalone worker in the test's own process: a failure does not spread to other connectors and tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_a_source_that_stays_away_ends_a_run_to_the_end(config: WorkerConfig, to
 
 
 class CountedConnector(SequenceConnector):
-    """A connector whose creations can be counted apart from those of others."""
+    """A connector whose instances are counted separately from other connectors' instances."""
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyError("url")], ids=repr)
@@ -91,7 +92,7 @@ def test_a_connector_that_cannot_be_created_does_not_affect_others(
     made: list[str] = []
 
     def make(_connector: CountedConnector) -> None:
-        # The first ones are made to check the configuration.
+        # The worker makes the first instances to check the configuration.
         made.append("connector")
         if breaks_from is not None and len(made) > breaks_from:
             raise raised
@@ -107,6 +108,40 @@ def test_a_connector_that_cannot_be_created_does_not_affect_others(
         several.run()
 
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
+
+
+class HesitantConnector(SequenceConnector):
+    """Fails while it is asked for its task configurations, once for each of `failures`."""
+
+    failures: ClassVar[list[Callable[[SourceConnector], None]]] = []
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        if self.failures:
+            self.failures.pop()(self)
+        return super().task_configs(max_tasks)
+
+
+def _raise_a_retriable_error(_connector: SourceConnector) -> None:
+    raise RetriableError("the source does not answer")
+
+
+def _report_an_error_and_raise_another(connector: SourceConnector) -> None:
+    connector.context.raise_error(RetriableError("the source is gone"))
+    raise KeyError("the list of the source's tables")
+
+
+@pytest.mark.parametrize("fail", [_raise_a_retriable_error, _report_an_error_and_raise_another])
+def test_a_connector_that_fails_while_it_configures_its_tasks_restarts(
+    config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch, fail: Callable[[SourceConnector], None]
+):
+    name = unique("hesitant")
+    monkeypatch.setattr(HesitantConnector, "failures", failures := [fail, fail])
+    hesitant = {"connector.class": f"{HesitantConnector.__module__}.{HesitantConnector.__name__}"}
+    restarts = {"limit": 50, "task.restart.backoff.ms": 300}
+    StandaloneWorker(config, properties(name, topic, {**hesitant, **restarts}), once=True).run()
+
+    assert failures == []
+    assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), name), range(1, 51))
 
 
 def test_a_worker_ends_when_all_that_it_runs_has_failed(

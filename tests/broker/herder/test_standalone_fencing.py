@@ -1,4 +1,4 @@
-"""A standalone worker fences former tasks of its connectors, also those of other processes."""
+"""A standalone worker fences earlier tasks of its connectors, also tasks of other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.errors import OvertakenError
-from fencepost.herder.standalone.standalone_fencing import StandaloneChecks
+from fencepost.herder.work.start_checks import FencingChecks
 from fencepost.storage.configs.task_count import leader_transactional_id, task_transactional_id
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.confluent import transactional_producer
@@ -28,7 +28,7 @@ from tests.support.topics import unique
 
 
 class ResizingConnector(SequenceConnector):
-    """Starts with one task, and has as many as `wanted` says when it is asked again."""
+    """Starts with one task, and has `wanted` tasks after a reconfiguration."""
 
     latest: ResizingConnector
     wanted = 1
@@ -47,7 +47,7 @@ def task_counts(config: WorkerConfig) -> list[tuple[bytes | None, bytes | None]]
 
 
 class Stranger:
-    """Somebody else who owns a transactional id, with a transaction open."""
+    """Another producer that owns a transactional id, with an open transaction."""
 
     def __init__(self, bootstrap_servers: str, topic: str, transactional_id: str) -> None:
         self._producer = transactional_producer(bootstrap_servers, transactional_id, transaction_timeout_ms=600_000)
@@ -180,7 +180,7 @@ def test_a_round_fences_all_other_writers_of_counts(config: WorkerConfig, topic:
 def test_a_start_does_not_wait_for_the_open_transaction_of_a_killed_process(
     config: WorkerConfig, topic: str, group: str
 ) -> None:
-    """It may have been killed while it wrote a task count."""
+    """The process may have been killed while it wrote a task count record."""
     name = unique("connector")
     StandaloneWorker(config, properties(name, topic, {"limit": 10}), once=True).run()
     killed = Stranger(config.bootstrap_servers, config.config_storage.name, leader_transactional_id(group))
@@ -192,14 +192,14 @@ def test_a_start_does_not_wait_for_the_open_transaction_of_a_killed_process(
 
 
 def test_tasks_of_a_process_that_was_overtaken_do_not_start(config: WorkerConfig, topic: str) -> None:
-    """It was held up between its round and the start of its task."""
+    """The process was suspended between its fencing round and the start of its task."""
     connector = properties(unique("connector"), topic)
     task = ConnectorTaskId(connector["name"], 0)
 
     async def scenario() -> None:
         async with FencingProcess(config) as held_up, FencingProcess(config) as newer:
             await held_up.advance(connector, 1)
-            late, current = (StandaloneChecks(each.parts, each.fencing, lambda: True) for each in (held_up, newer))
+            late, current = (FencingChecks(each.parts, each.fencing, lambda: True) for each in (held_up, newer))
             await asyncio.to_thread(late.after_ownership, task)
 
             newer.configure(connector, 1)
@@ -240,7 +240,10 @@ def test_a_fencing_round_that_another_process_overtakes_starts_again(config: Wor
 
 
 def test_rounds_of_one_process_come_one_after_the_other(config: WorkerConfig, topic: str) -> None:
-    """Between a claim and the count that is written by it, another process may write: both must be the same round's."""
+    """A round claims the write privilege and then writes a count.
+
+    Rounds of one process must not mix these two steps.
+    """
     connectors = [properties(unique("connector"), topic) for _ in range(2)]
 
     async def scenario() -> None:

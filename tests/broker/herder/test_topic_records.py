@@ -1,4 +1,4 @@
-"""The last records of a topic on the page at /ui: decoded as their connector writes them, and no other topics."""
+"""The page at /ui shows a topic's last records, decoded as their connector writes them, and no topics of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _records(worker: Standalone, topic: str, query: str = "") -> Answer:
 
 
 def _shown(worker: Standalone, topic: str, count: int = 1) -> list[dict[str, Any]]:
-    """The records, once there are so many."""
+    """Wait until the page shows this many records; return them."""
     found: list[dict[str, Any]] = wait_for(
         lambda: (
             (answer := _records(worker, topic)).status == 200
@@ -60,7 +60,7 @@ def test_numbers_keep_their_digits_and_hostile_texts_are_text(start: Start, boot
     assert line["value"] == '"filed 1"'
     assert (numbers["value"], numbers["key"]) == (exact, '"k"')
     assert numbers["headers"] == [["h", "12"], ["none", None]]
-    # Without the characters that would turn what follows around.
+    # Characters that reverse the direction of the text after them are left out.
     assert json.loads(tombstone["key"]) == _HOSTILE
     assert "\u202e" not in tombstone["key"]
     assert tombstone["value"] is None
@@ -128,7 +128,7 @@ def test_a_record_that_grows_when_decompressed_is_skipped_with_the_reason(
 
 
 def _write_lines(worker: Standalone, topic: str) -> None:
-    """Let a connector write to the topic, which shows its records then."""
+    """Let a connector write to the topic, so that the page shows the topic's records."""
     file = worker.folder / "others"
     file.write_text("line\n")
     config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic}
@@ -137,7 +137,7 @@ def _write_lines(worker: Standalone, topic: str) -> None:
 
 
 def _peak_kb(worker: Standalone) -> int:
-    """The most memory that the worker's process has had."""
+    """The worker process's peak resident memory."""
     status = Path(f"/proc/{worker.process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
 

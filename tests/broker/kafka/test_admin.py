@@ -1,4 +1,4 @@
-"""Topics created and described, and what the operator is told where that fails."""
+"""Topics are created and described, and failures come with a message for the operator."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_more_topics_than_a_controller_takes_are_created_by_several_requests(
     monkeypatch.setattr("fencepost.kafka.admin.topic_creation._RECORDS_OF_A_REQUEST", 10)
     names = [unique("made") for _ in range(5)]
     with Admin(ClientConfig((fault_proxy.address,))) as admin:
-        # A topic and its partitions are 5 records.
+        # A topic with four partitions counts as 5 metadata records.
         assert admin.create_topics(*(NewTopic(name, 4) for name in names)) == dict.fromkeys(names, True)
     assert fault_proxy.requests[ApiKey.CREATE_TOPICS] == 3
     assert [topics.partitions(name) for name in names] == [4] * 5
@@ -99,7 +99,7 @@ def test_a_broker_that_says_nothing_does_not_keep_the_others_from_being_asked(bo
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = (f"127.0.0.1:{silent.getsockname()[1]}", bootstrap_servers)
         config = ClientConfig(servers, request_timeout_ms=20_000, socket_connection_setup_timeout_ms=100)
-        for _ in range(8):  # which of them is asked first is chance
+        for _ in range(8):  # which of them is asked first is random
             with Admin(config) as admin:
                 assert admin.cluster_id()
 
@@ -173,7 +173,7 @@ def test_an_internal_topic_has_three_replicas_on_three_brokers(three_node_broker
     with Admin(ClientConfig(bootstrap_servers=tuple(three_node_broker.bootstrap_servers.split(",")))) as admin:
         wait_for(lambda: admin.broker_count() == 3)
         admin.ensure_compacted_topic(InternalTopic(name, 1))
-        # The broker that is asked may learn of the topic a little later than the one that created it.
+        # The broker that is asked may learn of the topic a little later than the broker that created it.
         description = wait_for(lambda: admin.describe_topic(name))
     assert description.replication_factor == 3
 
@@ -290,7 +290,7 @@ def test_an_unreachable_broker_is_named_and_leaves_no_socket_open():
     with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers=127\.0\.0\.1:1"):
         admin.broker_count()
     admin.close()
-    # A socket that is left open warns when it is collected, and warnings are errors.
+    # An open socket warns when it is garbage-collected, and warnings are errors here.
     gc.collect()
 
 
@@ -306,7 +306,7 @@ def test_a_closed_admin_says_so(bootstrap_servers: str):
 def test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it(
     broker: EmbeddedBroker, fault_proxy: FaultProxy
 ) -> None:
-    """It is created here only once its leaders were asked for more often than of a topic that nobody created."""
+    """The topic is created here only after more attempts than an unknown topic would get."""
     topic, servers = unique("late"), (fault_proxy.address,)
     note_created(servers, topic)
     with BrokerClient(ClientConfig(servers)) as client, ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Connections, their reuse, and what is known of a cluster, on a real broker."""
+"""Connections, their reuse, and a client's metadata of its cluster, on a real broker."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
     UnsupportedBrokerError,
 )
+from fencepost.kafka.precedence import Precedence
+from fencepost.kafka.transport import connection as transport_connection
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.connection import Connection
 from fencepost.kafka.transport.pool import POOL, ConnectionPool
@@ -63,6 +65,26 @@ def test_sasl_on_a_port_without_it_is_reported_with_the_remedy(address: tuple[st
     config = ClientConfig.from_properties(properties, where="a test")
     with pytest.raises(AuthenticationError, match=r"has no SASL on this port: set security\.protocol=PLAINTEXT"):
         Connection(address, config)
+
+
+def test_no_request_is_sent_while_a_heartbeat_is_due(
+    config: ClientConfig, address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeat, answered = Precedence(3600), threading.Event()
+    monkeypatch.setattr(transport_connection, "HEARTBEAT", heartbeat)
+    with closing(Connection(address, config)) as connection:
+
+        def ask() -> None:
+            connection.call(metadata_request(), at_most=9)
+            answered.set()
+
+        heartbeat.announce(time.monotonic())
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        assert not answered.wait(0.1)
+        heartbeat.announce(None)
+        assert answered.wait(60)
+        thread.join()
 
 
 def test_a_connection_that_is_given_back_is_used_again(
@@ -151,7 +173,7 @@ def test_a_forked_child_does_not_use_its_parent_s_connections(config: ClientConf
     POOL.give_back(config, connection)
     fork = multiprocessing.get_context("fork")
     answers = fork.SimpleQueue()
-    # A lock that is held at the moment of the fork must not stop the child.
+    # A lock that is held at the fork must not block the child process.
     with POOL._lock:
         child = fork.Process(target=_ask_in_child, args=(config, address, answers))
         child.start()
@@ -231,7 +253,7 @@ def test_a_partition_that_does_not_exist_is_reported(config: ClientConfig, topic
 
 @contextmanager
 def throttling_server(throttle_ms: int) -> Iterator[tuple[tuple[str, int], list[float]]]:
-    """Answers ApiVersions and Metadata as a broker under quota does; notes when each Metadata request came."""
+    """Answers ApiVersions and Metadata like a broker under quota; records when each Metadata request came."""
     arrived: list[float] = []
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -268,7 +290,7 @@ def test_a_throttled_connection_is_not_used_for_the_brokers_throttle_time() -> N
         answered = time.monotonic()
         connection.call(metadata_request(), at_most=9)
 
-    # A lower bound: a slow machine only makes it longer.
+    # This is a lower bound: a slow machine only makes the time longer.
     assert arrived[1] - answered > 0.15
 
 

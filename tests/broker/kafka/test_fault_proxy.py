@@ -1,4 +1,4 @@
-"""The proxy does what its users rely on, shown with confluent-kafka as the client."""
+"""The fault proxy works as its users expect, shown with confluent-kafka as the client."""
 
 from __future__ import annotations
 

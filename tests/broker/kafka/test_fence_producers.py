@@ -1,4 +1,4 @@
-"""Producers fenced by their transactional ids; whoever held one can write nothing more."""
+"""Producers are fenced by their transactional ids: the previous owner of an id can write nothing more."""
 
 from __future__ import annotations
 

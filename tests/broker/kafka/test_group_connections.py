@@ -1,4 +1,4 @@
-"""What is relied on of kafka-python's connections, which group members alone use: credentials, TLS, silent brokers."""
+"""kafka-python's connections, which only group members use: credentials, TLS, silent brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.topics import unique
 
 
 async def _joined(config: ClientConfig) -> RecordingWorker:
-    """A worker that has left its group again, once it was a member or had failed."""
+    """Run a worker until it is a member or has failed; return it after it has left the group."""
     cluster = Cluster(unique("workers"), {"a": 1})
     worker = cluster.worker("worker", "", client=config)
     try:
@@ -30,7 +30,7 @@ async def _joined(config: ClientConfig) -> RecordingWorker:
 
 def _join(config: ClientConfig) -> RecordingWorker:
     worker = asyncio.run(_joined(config))
-    # A socket that is left open warns when it is collected, and warnings are errors.
+    # An open socket warns when it is garbage-collected, and warnings are errors here.
     gc.collect()
     return worker
 
@@ -63,5 +63,5 @@ def test_a_silent_broker_does_not_keep_a_member_from_others(bootstrap_servers: s
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         servers = (f"127.0.0.1:{silent.getsockname()[1]}", bootstrap_servers)
         config = ClientConfig(servers, request_timeout_ms=20_000, socket_connection_setup_timeout_ms=100)
-        for _ in range(4):  # which of them is asked first is chance
+        for _ in range(4):  # which of them is asked first is random
             assert _join(config).memberships

@@ -1,4 +1,4 @@
-"""Members of a group of workers on a real coordinator; also what is relied on in kafka-python's coordinator client."""
+"""Members of a group of workers, on a real coordinator and with kafka-python's coordinator client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORK = {"a": 3, "b": 2}
 
 @pytest.fixture(autouse=True)
 def _nothing_fails_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What goes wrong in a callback is only logged."""
+    """Errors in callbacks are only logged, so check the log for them."""
     yield
     unseen = ("asyncio", "concurrent.futures", "kafka.net.selector", "kafka.future")
     assert not [
@@ -86,7 +86,7 @@ def test_a_disconnected_worker_stops_its_work_and_gets_it_back(bootstrap_servers
             assert "session.timeout.ms" in cut.lost[0]
             assert (cut.runs, cut.member.state) == (frozenset(), MemberState.CONNECTING)
             await until(lambda: cut.member.coordinator_unknown_for > 0)
-            # The coordinator has noticed, too, and the leader holds the work back.
+            # The coordinator has noticed the loss, and the leader delays the reassignment.
             await until(lambda: stays.memberships[-1].assignment.delay_ms > 0)
             fault_proxy.heal()
             fault_proxy.reset()
@@ -181,7 +181,7 @@ def test_nothing_moves_before_its_owner_has_stopped_it(bootstrap_servers: str):
             second = cluster.worker("second", bootstrap_servers)
             await until(lambda: bool(first.revocations and second.memberships))
             generation = second.memberships[-1].generation
-            # Longer than a session: heartbeats go on while work is being stopped.
+            # Longer than a session timeout: heartbeats go on while connectors and tasks are being stopped.
             await asyncio.sleep(7)
             assert second.runs == frozenset()
             assert second.memberships[-1].generation == generation
@@ -222,7 +222,7 @@ def test_heartbeats_continue_while_hundreds_of_threads_compute(bootstrap_servers
 
 
 def test_changes_of_the_work_wait_as_the_cost_of_the_last_rebalance_demands(bootstrap_servers: str):
-    """Else each of many new connectors would lead to a rebalance of all."""
+    """Without the delay, each of many new connectors would cause a rebalance of the whole group."""
 
     async def scenario() -> None:
         async with a_cluster() as cluster:
@@ -254,7 +254,8 @@ def test_an_eager_worker_brings_the_whole_group_down_to_its_protocol(bootstrap_s
             second = cluster.worker("second", bootstrap_servers)
             await cluster.settled(first, second)
             eager = cluster.worker("eager", bootstrap_servers, protocol=ConnectProtocol.EAGER)
-            # The leader answers a mismatch so that all stop; workers read the config topic then and join again.
+            # The leader answers a protocol mismatch with a failed assignment; workers then read the config topic and
+            # rejoin.
             await until(lambda: bool(eager.memberships) and eager.memberships[0].assignment.failed)
             for worker in cluster.workers:
                 worker.member.rejoin()
@@ -351,5 +352,5 @@ def test_close_ends_the_thread_and_its_sockets(bootstrap_servers: str):
             await until(lambda: all(thread.name != name for thread in threading.enumerate()))
 
     asyncio.run(scenario())
-    # A socket that is left open warns when it is collected, and warnings are errors.
+    # An open socket warns when it is garbage-collected, and warnings are errors here.
     gc.collect()

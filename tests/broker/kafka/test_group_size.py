@@ -1,4 +1,4 @@
-"""How many workers the record of a group has room for, at a real coordinator."""
+"""How many workers fit into the coordinator's record of a group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SESSION_MS = 120_000
 
 
 class Member:
-    """A connection that joins, and sends whatever metadata it is given."""
+    """A connection that joins the group with any given metadata."""
 
     def __init__(self, connection: Connection, group: str, number: int) -> None:
         url = f"http://fencepost-{number:03}.fencepost.data.svc:8083/"
@@ -35,7 +35,7 @@ class Member:
         self.group = group
         self.metadata = WorkerMetadata(url=url, config_offset=1, support="enabled", topics=TOPICS)
         self.id = ""
-        # Empty while the coordinator loads.
+        # The member id is empty while the coordinator loads.
         self.id = wait_for(lambda: self.join().member_id)
 
     def ask_to_join(self) -> None:
@@ -86,7 +86,7 @@ def coordinator(config: ClientConfig, group: str) -> Address:
 
 
 def answered(members: set[Member]) -> list[tuple[Member, Any]]:
-    """Wait for answers; return them with their members."""
+    """Wait for JoinGroup answers; return each with its member."""
     poll = select.poll()
     for member in members:
         poll.register(member.connection, select.POLLIN)
@@ -96,7 +96,10 @@ def answered(members: set[Member]) -> list[tuple[Member, Any]]:
 
 
 def generation_of_all(members: Sequence[Member]) -> tuple[int, Member, dict[str, WorkerMetadata]]:
-    """Let all members join. Return the generation's number, its leader, and the members that the leader sees."""
+    """Let all members join.
+
+    Return the generation's number, its leader, and the members' metadata from the leader's answer.
+    """
     joining, asking = list(members), set[Member]()
     while True:
         for member in joining:
@@ -104,7 +107,7 @@ def generation_of_all(members: Sequence[Member]) -> tuple[int, Member, dict[str,
         asking.update(joining)
         joined: list[Member] = []
         leader, told = members[0], None
-        # The leader's answer says how many are in the generation: the others wait for these to join again.
+        # The leader's answer lists the members of the generation. Members not in it have to join again.
         while told is None or len(joined) < len(told.members):
             for member, answer in answered(asking):
                 assert answer.error_code == 0

@@ -1,4 +1,4 @@
-"""Members of a group of workers that send what cannot be read: the workers stay members, and go on."""
+"""Group members that send unreadable metadata or assignments: the workers stay members, and go on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROTOCOL = str(ConnectProtocol.SESSIONED)
 
 
 class Stranger:
-    """A member that sends any bytes as its metadata. It sends no heartbeats."""
+    """A member with arbitrary bytes as its metadata. It sends no heartbeats."""
 
     def __init__(self, connection: Connection, group: str, metadata: bytes) -> None:
         self._connection = connection
@@ -34,7 +34,7 @@ class Stranger:
         self.id = ""
 
     def join(self) -> Any:
-        """Join, and return the answer, which comes when all members have joined."""
+        """Join, and return the answer, which comes once all members have joined."""
 
         def joined() -> Any:
             answer = self._ask(
@@ -55,7 +55,7 @@ class Stranger:
         return wait_for(joined)
 
     def sync(self, generation: int, assignments: Sequence[tuple[str, bytes]] = ()) -> Any:
-        """Send the assignments as the leader, or none, and return the answer."""
+        """Send SyncGroup, with assignments if this member is the leader, and return the answer."""
         row = SyncGroupRequest.SyncGroupRequestAssignment
         return self._ask(
             SyncGroupRequest(

@@ -1,4 +1,4 @@
-"""A transactional id that is idle for long is forgotten by the brokers, after a week by default."""
+"""Brokers forget a transactional id that is idle for long, by default for a week."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORGETFUL = {
 
 
 def _write(producer: TransactionalProducer, topic: str, sent: list[bytes]) -> None:
-    """One transaction, as a task makes it."""
+    """Write one transaction, as a task does."""
     producer.begin_transaction()
     try:
         write_in_transaction(producer, topic, sent)

@@ -1,4 +1,4 @@
-"""The last records of a topic, as confluent-kafka wrote them."""
+"""The last records of a topic that confluent-kafka wrote."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def producer(bootstrap_servers: str) -> Producer:
 
 @pytest.fixture
 def read(bootstrap_servers: str, topic: str) -> Iterator[Read]:
-    """Reads the last records, with a span of 2 at first."""
+    """Reads the last records; the first read goes back 2 offsets."""
     with TopicReader(ClientConfig(bootstrap_servers=(bootstrap_servers,)), topic) as reader:
 
         def run(count: int, held_bytes: int = 1_000_000, deadline: Deadline | None = None) -> LastRecords:
-            # A commit is answered before its markers are written.
+            # A commit is answered before its transaction markers are written.
             wait_for(lambda: _ends(bootstrap_servers, topic, "read_committed") == _ends(bootstrap_servers, topic))
             ends, first = reader.committed_offsets(LATEST), reader.committed_offsets(EARLIEST)
             limits = ReadLimits(held_bytes, deadline or Deadline.after(_MINUTE_MS))

@@ -1,4 +1,4 @@
-"""Brokers that are not Apache's, and known faults of Apache's: a proxy changes what a real broker answers."""
+"""Brokers other than Apache's, and known bugs of Apache's: a proxy changes a real broker's answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.topics import Topics, unique
 from tests.support.writing import numbered, open_producer, producer_config, write_in_transaction
 
 SHORT_MS = 400
-"""How long a test lets an answer that never comes be waited for."""
+"""The timeout of requests that are never answered."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def proxied_v1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embed
 
 @pytest.fixture
 def v1_proxy(proxied_v1: tuple[EmbeddedBroker, FaultProxy]) -> Iterator[FaultProxy]:
-    """The way to a broker of transaction version 1."""
+    """A proxy before a broker of transaction version 1."""
     yield proxied_v1[1]
     proxied_v1[1].heal()
     proxied_v1[1].reset()
@@ -78,7 +78,7 @@ def test_brokers_without_the_requests_of_transactions_are_found_at_once(fault_pr
 
 
 def test_transaction_version_1_is_used_on_brokers_that_have_it(fault_proxy: FaultProxy) -> None:
-    # Redpanda has no server side of KIP-890, and no feature transaction.version.
+    # Redpanda does not implement KIP-890 on the server, and does not have the feature transaction.version.
     fault_proxy.change(ApiKey.API_VERSIONS, faulty_broker.without_features)
 
     with open_producer(producer_config(fault_proxy.address), unique("task")) as producer:
@@ -124,7 +124,8 @@ def test_internal_topics_must_not_be_diskless(fault_proxy: FaultProxy) -> None:
 def test_a_forgotten_epoch_is_taken_over_again_without_duplicates(
     proxied_v1: tuple[EmbeddedBroker, FaultProxy], v1_proxy: FaultProxy
 ) -> None:
-    # KAFKA-20310: the coordinator raises the epoch, fails over before its answer, and knows the retry no more.
+    # KAFKA-20310: the coordinator raises the epoch, fails over before it answers, and then does not recognise the
+    # retry.
     servers = proxied_v1[0].bootstrap_servers
     topic = Topics(servers).create()
     with open_producer(producer_config(v1_proxy.address), unique("task")) as producer:
@@ -251,10 +252,10 @@ def test_a_task_continues_by_itself_after_a_forgotten_epoch(
     topic = Topics(servers).create()
     with TaskRunner(v1_proxy.address) as runner:
         task, seen = runner.task(name, topic, {"limit": 500}, stop_at_end=True)
-        # The coordinator of a transactional id that was never used may refuse the first request until it is loaded.
+        # The coordinator may refuse the first request for a new transactional id until it has loaded its state.
         with open_producer(producer_config(servers), task.id.transactional_id(runner.worker.config.group_id)):
             pass
-        # The first request takes the transactional id over, the next one raises the epoch.
+        # The first InitProducerId takes the transactional id over, the second one raises the epoch.
         lost = v1_proxy.on_response(ApiKey.INIT_PRODUCER_ID, Act.RESET, skip=1)
         faulty_broker.answer(v1_proxy, ApiKey.INIT_PRODUCER_ID, PRODUCER_FENCED, after=1, times=1)
         task.start()

@@ -1,4 +1,4 @@
-"""What the leaders of a topic's partitions answer to a reader."""
+"""Answers of partition leaders to a reader's requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MS = 30_000
 
 
 def _write_and_leave_open(bootstrap_servers: str, topic: str) -> Producer:
-    """Write a committed record, and one of a transaction that stays open."""
+    """Write a committed record, and another one in a transaction that stays open."""
     producer = transactional_producer(bootstrap_servers, unique("writer"))
     for commit in (True, False):
         producer.begin_transaction()
@@ -51,7 +51,7 @@ def test_offsets_and_records_end_where_the_isolation_level_says(bootstrap_server
             rows = [requests.fetch({0: 2}, level, 0, deadline)[0] for level in levels]
             return [first, *ends], [bool(row.records) for row in rows]
 
-        # The marker of the commit has the offset 1.
+        # The commit's marker has the offset 1.
         assert client.run(answers, doing="the test") == ([{0: 0}, {0: 2}, {0: 3}], [False, True])
     producer.abort_transaction()
 

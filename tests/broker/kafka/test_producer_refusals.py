@@ -1,4 +1,4 @@
-"""A producer names the topic, setting or brokers that it cannot use."""
+"""A producer's error names the topic, setting or broker that it cannot use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tests.support.writing import (
 
 
 def test_a_topic_that_was_deleted_is_named_under_transaction_version_1_as_well(tv1_broker: EmbeddedBroker) -> None:
-    """It is the coordinator that finds it missing, and would be asked for `delivery.timeout.ms`."""
+    """Under version 1 the coordinator finds the topic missing.
+
+    The producer must not retry for `delivery.timeout.ms`.
+    """
     servers = tv1_broker.bootstrap_servers
     topic = Topics(servers).create()
     with open_producer(producer_config(servers, delivery_timeout_ms=20_000), unique("gone")) as producer:

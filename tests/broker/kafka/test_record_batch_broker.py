@@ -1,4 +1,4 @@
-"""What the encoder writes, stored by a real broker and read by confluent-kafka; and what confluent-kafka writes."""
+"""A real broker stores the encoder's batches and confluent-kafka reads them; the decoder reads confluent-kafka's."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PARTITIONS = 8
 _NOW = 1_700_000_000_123
 _MESSAGE_TOO_LARGE = 10
 _WAIT_SECONDS = 120.0
-# The broker writes the base offset and the leader epoch itself; all else comes from the producer.
+# The broker sets the base offset and the leader epoch itself; the producer sets all other fields.
 _PRODUCERS_PART = slice(16, None)
 _ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
-# Brokers take -1 for 'no timestamp', and a client cannot tell the two apart.
+# Brokers use -1 for 'no timestamp', so a client cannot tell the two apart.
 _TIMESTAMPS = st.integers(-(2**50), -2) | st.integers(0, 2**50) | st.integers(_NOW, _NOW + 1_000)
 
 
@@ -57,7 +57,7 @@ def raw(broker: EmbeddedBroker) -> Iterator[RawKafka]:
 
 @dataclass
 class _Tape:
-    """A topic that is written and read back over and over; a consumer stands at its end."""
+    """A topic that is written and read back repeatedly by a consumer at its end."""
 
     topic: str
     raw: RawKafka
@@ -73,7 +73,7 @@ class _Tape:
             for message in messages:
                 assert message.error() is None
                 if message.offset() < answers[message.partition()][1]:
-                    continue  # of an example that failed half-way
+                    continue  # from an example that failed half-way
                 headers = tuple((name, value) for name, value in message.headers() or ())
                 row = Row(message.key(), message.value(), message.timestamp()[1], headers)
                 rows[message.partition()].append(row)

@@ -1,4 +1,4 @@
-"""The secured test broker lets in who it should, and nobody else; shown with confluent-kafka as the client."""
+"""The secured test broker accepts its users and nobody else, shown with confluent-kafka as the client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_acl_changes_take_effect_immediately(secured: SecuredBroker) -> None:
     settings = {"bootstrap.servers": secured.sasl_servers, **secured.rdkafka("connector"), "log_level": 0}
 
     def produce() -> KafkaError | None:
-        # A producer that was refused remembers it: each attempt takes a new one.
+        # A producer remembers that it was refused, so each attempt uses a new one.
         producer = Producer(settings)
         outcome: list[KafkaError | None] = []
         producer.produce(topic, b"v", on_delivery=lambda error, _: outcome.append(error))

@@ -1,4 +1,4 @@
-"""The producer on a broker with TLS, SASL and ACLs: who comes in, what is missing, and what is said about it."""
+"""The producer on a broker with TLS, SASL and ACLs: who is accepted, and which right an error says is missing."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def command(tmp_path: Path) -> Command:
 
 
 def errors(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the command told its user since the last call."""
+    """The errors that the command reported to its user since the last call."""
     printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fencepost: ")]
     logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     caplog.clear()

@@ -1,4 +1,4 @@
-"""A machine that was booted a moment ago: the monotonic clock is younger than what is kept for minutes."""
+"""A machine that has just booted: its monotonic clock shows less time than the caches' lifetimes of minutes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.topics import Topics
 
 _ROOT = Path(__file__).parents[3]
 _UPTIME_SECONDS = 3
-# Codecs and pure functions, whose tests take the longest.
+# Codecs and pure functions, which do not use the clock and whose tests take the longest.
 _CLOCKLESS = ("kafka/records", "storage/configs")
 
 _TRANSACTION = """
@@ -34,7 +34,7 @@ with open_producer(producer_config(sys.argv[1]), "small-clock-" + sys.argv[2]) a
 
 
 def _namespace() -> list[str] | None:
-    """The start of a command that runs with a small clock, None where the kernel does not allow that."""
+    """The prefix of a command that runs it with a small monotonic clock; None where the kernel does not allow that."""
     shift = _UPTIME_SECONDS - int(time.monotonic())
     command = ["unshare", "--user", "--map-root-user", "--time", f"--monotonic={shift}"]
     try:

@@ -1,4 +1,4 @@
-"""What a worker makes sure of before a task of it may write, each guard alone and on a real broker."""
+"""A worker's checks before one of its tasks may write, each check alone and on a real broker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.rest_config import RestConfig
-from fencepost.herder.distributed.group_fencing import GroupChecks
 from fencepost.herder.errors import FencingRoundError, MissingRightError, SupersededError
+from fencepost.herder.work.start_checks import FencingChecks
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.rest.server import RestServer
 from fencepost.storage.configs.codec import SessionKey
@@ -29,14 +29,14 @@ ZOMBIE = b"of a task that was believed dead"
 
 
 async def configure(leader: Member, name: str, topic: str, tasks: int) -> None:
-    """Write a connector's configuration and those of its tasks."""
+    """Write the configurations of a connector and of its tasks."""
     config = properties(name, topic)
     await leader.write(lambda: leader.configs.put_connector(name, config))
     await leader.write(lambda: leader.configs.put_task_configs(name, [config] * tasks))
 
 
 def test_a_round_fences_all_earlier_tasks_and_records_how_many_may_start(bootstrap_servers: str, topic: str) -> None:
-    """One task after three."""
+    """The connector has three tasks, and then one."""
 
     async def scenario(leader: Member) -> None:
         await leader.lead()
@@ -93,7 +93,7 @@ def test_a_task_beyond_the_task_count_does_not_start(
         server = RestServer(RestConfig.from_properties({"listeners": "http://127.0.0.1:0"}, where="a test"))
         await server.start(herder, CollectorRegistry())
         follower.follow(server.advertised_url)
-        checks = GroupChecks(follower.parts, follower.fencing, lambda: True)
+        checks = FencingChecks(follower.parts, follower.fencing, lambda: True)
         try:
             with pytest.raises(error, match=said):
                 await asyncio.to_thread(checks.before_ownership, ConnectorTaskId(name, 0))
@@ -106,7 +106,7 @@ def test_a_task_beyond_the_task_count_does_not_start(
 def test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_configs(
     bootstrap_servers: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
-    """Its worker has not heard of them when the task gets its transactional id."""
+    """The worker has not read the new configurations when its task gets its transactional id."""
 
     async def scenario(leader: Member, lagging: Member) -> None:
         await leader.lead()
@@ -118,10 +118,10 @@ def test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_config
             return lagging.configs.state.task_config_generation(name)
 
         started_as = generation()
-        checks = GroupChecks(lagging.parts, lagging.fencing, lambda: generation() == started_as)
+        checks = FencingChecks(lagging.parts, lagging.fencing, lambda: generation() == started_as)
         fault_proxy.to_client = Link.HOLD
         await configure(leader, name, topic, tasks=2)
-        # The partitions are looked up before their ends are listed.
+        # The reader finds the partitions before it lists their end offsets.
         asked = fault_proxy.requests[ApiKey.METADATA]
         check = asyncio.create_task(asyncio.to_thread(checks.after_ownership, ConnectorTaskId(name, 0)))
         await until(lambda: fault_proxy.requests[ApiKey.METADATA] > asked or check.done())

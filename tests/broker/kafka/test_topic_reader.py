@@ -1,4 +1,4 @@
-"""Reading a topic to its end: what is committed is never missed, what is aborted never shows."""
+"""Reading a topic to its end: no committed record is missed, no aborted record is returned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def config(bootstrap_servers: str) -> ClientConfig:
 
 @pytest.fixture
 def transactional(bootstrap_servers: str) -> Iterator[Callable[..., Producer]]:
-    """Makes transactional producers, ready to begin."""
+    """Makes initialized transactional producers."""
 
     def make(name: str = "", **settings: Any) -> Producer:
         return transactional_producer(bootstrap_servers, name or unique("writer"), **settings)
@@ -86,7 +86,7 @@ def test_every_codec_is_read(config: ClientConfig, bootstrap_servers: str, topic
 def test_batches_that_the_broker_compressed_are_read(
     config: ClientConfig, bootstrap_servers: str, topics: Topics, codec: str
 ):
-    """The broker's Java libraries frame their blocks in another way than C clients do."""
+    """The broker's Java libraries frame compressed blocks differently from C clients."""
     topic = topics.create(config={"compression.type": codec})
     values = [b"value %d " % number * 20 for number in range(5000)]
     _send(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50}), topic, values)
@@ -109,7 +109,7 @@ def test_all_partitions_are_read_in_their_order(config: ClientConfig, bootstrap_
 def test_aborted_records_never_show(
     config: ClientConfig, transactional: Callable[..., Producer], topic: str, codec: str
 ):
-    """Two producers take turns, so that an aborted transaction ends between batches of the other's."""
+    """Two producers take turns, so that an aborted transaction ends between the other producer's batches."""
     one, other = transactional(compression_type=codec), transactional()
     expected = []
     for turn in range(6):
@@ -178,7 +178,7 @@ def test_a_read_sees_records_in_new_partitions(config: ClientConfig, bootstrap_s
 
 
 def test_a_recreated_topic_is_read_from_its_beginning(config: ClientConfig, bootstrap_servers: str, topics: Topics):
-    """Its id tells, though it has more records than the former one had when it was read."""
+    """The topic id shows that the topic is a new one, though it has more records than the old one had when read."""
     topic = topics.create(partitions=2)
     with TopicReader(config, topic) as reader:
         _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"a"])

@@ -1,4 +1,4 @@
-"""A transaction begins when the last one's markers are written: the brokers would make its first batch wait longer."""
+"""Writers get a transaction once the previous one's markers are written: before that, brokers delay its first batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.topics import Topics, unique
 from tests.support.writing import open_producer, producer_config, write_in_transaction
 
 
-def test_a_transaction_begins_when_the_last_one_is_complete(broker: EmbeddedBroker) -> None:
+def test_a_transaction_is_lent_when_the_last_one_is_complete(broker: EmbeddedBroker) -> None:
     config = producer_config(broker.bootstrap_servers)
     topic = Topics(broker.bootstrap_servers).create(partitions=8)
     states = set()
@@ -20,7 +20,8 @@ def test_a_transaction_begins_when_the_last_one_is_complete(broker: EmbeddedBrok
         bystander = TransactionCoordinator(Cluster.of(config.client), producer.transactional_id)
         for _ in range(50):
             producer.begin_transaction()
-            states.add(bystander.describe(Deadline.after(60_000)).state)
+            with producer.lent():
+                states.add(bystander.describe(Deadline.after(60_000)).state)
             for partition in range(8):
                 write_in_transaction(producer, topic, [b"v"], partition=partition)
             producer.commit_transaction()

@@ -1,4 +1,4 @@
-"""Transactions that nothing disturbs, under both transaction versions; read back with confluent-kafka."""
+"""Transactions without faults, under both transaction versions; confluent-kafka reads them back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.support.writing import (
 
 @pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
 def version(request: pytest.FixtureRequest) -> TransactionVersion:
-    """Both versions, each with a broker that speaks it."""
+    """A transaction version, with a broker that uses it."""
     return TransactionVersion(request.param)
 
 
@@ -107,8 +107,10 @@ def test_several_writers_write_into_one_transaction(servers: str, producer: Tran
     everything = {partition: numbered(5_000, start=partition * 5_000) for partition in range(8)}
 
     for _ in range(2):
-        # What an executor gets has been pickled.
-        transaction = pickle.loads(pickle.dumps(producer.begin_transaction()))  # noqa: S301 - our own
+        # The transaction is pickled, as for an executor.
+        producer.begin_transaction()
+        with producer.lent() as lent:
+            transaction = pickle.loads(pickle.dumps(lent))  # noqa: S301 - our own
 
         def write(partitions: range, transaction: object = transaction) -> object:
             writer = RecordWriter(producer_config(servers), transaction)  # type: ignore[arg-type]
@@ -234,7 +236,7 @@ def test_an_expired_transaction_says_how_to_prevent_it(servers: str, ending: str
     with open_producer(producer_config(servers, transaction_timeout_ms=300), unique("task")) as producer:
         producer.begin_transaction()
         write_in_transaction(producer, topic, [b"expired"])
-        # Once it is aborted, its record does not hold back consumers any more.
+        # Once the transaction is aborted, its record no longer holds up consumers.
         with open_producer(producer_config(servers), unique("other")) as other:
             other.begin_transaction()
             write_in_transaction(other, topic, [b"other"])
@@ -285,7 +287,7 @@ def test_closing_a_producer_aborts_the_open_transaction(servers: str) -> None:
         write_in_transaction(other, topic, [b"other"])
         other.commit_transaction()
 
-    # Were it still open, the other's record could not be read.
+    # An open transaction would hide the other producer's record.
     wait_for(lambda: values(read_topic(servers, topic)) == [b"other"])
 
 
@@ -356,12 +358,12 @@ def test_the_last_producer_of_a_client_leaves_no_connection(servers: str) -> Non
 def test_the_rest_of_an_abandoned_transaction_cannot_be_committed(
     servers: str, producer: TransactionalProducer
 ) -> None:
-    """Under version 1 the epoch stays after an abort: what follows would be a transaction without its first half."""
+    """Under version 1 an abort keeps the epoch, so later records would be a transaction without its first half."""
     topic, offsets = Topics(servers).create(), Topics(servers).create()
     producer.begin_transaction()
     write_in_transaction(producer, topic, numbered(10))
     producer.abandon()
-    # Version 2 refuses it already.
+    # Version 2 refuses these records already.
     with suppress(InvalidProducerEpochError):
         write_in_transaction(producer, offsets, [b"10"])
     with pytest.raises(IllegalStateError, match="was abandoned"):

@@ -1,4 +1,4 @@
-"""Batches and records against the limits of topics and producers."""
+"""Batches and records at the size limits of topics and producers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_rest_of_full_batches_waits_for_the_next_records(broker: EmbeddedBro
         producer.acknowledge(acks)
         producer.commit_transaction()
 
-    # Each slice of 10,000 is a little more than a batch may be.
+    # Each slice of 10,000 is a little larger than a batch may be.
     assert min(ack.size for ack in acks[1:-1]) > 700_000
     assert values(read_topic(broker.bootstrap_servers, topic)) == written
 
@@ -142,7 +142,7 @@ def test_the_rest_of_several_full_batches_is_divided_among_them(broker: Embedded
         producer.acknowledge(acks)
         producer.commit_transaction()
 
-    # Each slice is a little more than two batches may be.
+    # Each slice is a little larger than two batches may be.
     assert 20_000 in itertools.accumulate(ack.count for ack in acks)
     assert min(ack.size for ack in acks[1:]) > 600_000
     assert values(read_topic(broker.bootstrap_servers, topic)) == written
@@ -200,7 +200,7 @@ def test_batches_that_become_too_large_meanwhile_are_split(
     written = numbered(3_000)
     with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
         producer.begin_transaction()
-        # The limit is known from here on, until the broker says otherwise.
+        # The producer remembers the topic's limit until the broker refuses a batch.
         write_in_transaction(producer, topic, [b"first"])
         if first_of_transaction:
             producer.commit_transaction()
@@ -213,7 +213,7 @@ def test_batches_that_become_too_large_meanwhile_are_split(
 
 
 def writable(secured: SecuredBroker, message_bytes: str) -> tuple[str, str]:
-    """A topic and a transactional id that the worker may write with. It may not ask for the topic's settings."""
+    """A topic and a transactional id that the worker may write to. It may not describe the topic's configuration."""
     topic = Topics(secured.sasl_servers, secured.rdkafka()).create(config={"max.message.bytes": message_bytes})
     transactional_id = unique("task")
     for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
@@ -278,7 +278,7 @@ def test_records_of_many_small_slices_make_few_batches(broker: EmbeddedBroker, t
         producer.acknowledge(acks)
         producer.commit_transaction()
 
-    # The first batch is small, and half a batch is sent as it is.
+    # The first batch is small, so about half a batch remains, which is sent as it is.
     assert len(acks) <= 6
     assert all(ack.size <= 1_048_576 for ack in acks)
     assert_exactly_once(values(read_topic(broker.bootstrap_servers, topic)), written)

@@ -1,4 +1,4 @@
-"""Every transform under its Java name: its minimal configuration is accepted by a worker, and some of each vendor run."""
+"""A worker accepts each transform under its Java name with a minimal configuration, and runs some of each vendor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OF_PARTS: Final[dict[str, dict[str, str]]] = {
     f"{AIVEN}.ExtractTimestamp": {"field.name": "at"},
     f"{AIVEN}.Hash": HASH,
 }
-"""Properties of the classes that exist for keys and for values."""
+"""Properties of the classes that have a variant for keys and one for values."""
 
 OF_RECORDS: Final[dict[str, dict[str, str]]] = {
     f"{APACHE}.Filter": {},
@@ -90,7 +90,7 @@ RUNNING: Final[dict[str, object]] = {
     f"{DEBEZIUM}.Filter": ROW,
     f"{DEBEZIUM}.EnforceRecordSize": ROW,
 }
-"""What becomes of ROW, by the names of transforms."""
+"""The row that each transform makes of ROW, by the transform's name."""
 
 
 @pytest.fixture

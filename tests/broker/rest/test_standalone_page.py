@@ -1,4 +1,4 @@
-"""What the page at /ui shows of a real worker."""
+"""The page at /ui of a real worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fencepost standalone` as it is asked and told over REST, from a terminal as well: real processes."""
+"""`fencepost standalone` over REST and from a terminal: real processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWERS = re.compile(r"The REST API answers at http://127\.0\.0\.1:(\d+) ")
 
 
 class Standalone(WorkerApi):
-    """A process that runs the connector `filed`, which reads a file of its owner."""
+    """A process that runs the connector `filed`, which is configured by a file."""
 
     def __init__(self, process: Process, folder: Path) -> None:
         process.wait_for_output("The REST API answers at")
@@ -40,7 +40,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def start(tmp_path: Path, bootstrap_servers: str, topic: str) -> Start:
-    """Starts a process, with further properties of the worker."""
+    """Starts a process with further worker properties."""
 
     @contextmanager
     def start(**settings: str) -> Iterator[Standalone]:
@@ -126,6 +126,11 @@ def test_commands_of_a_terminal_reach_a_standalone_worker(
         assert "There is no connector nobody" in capsys.readouterr().err
 
 
+def test_the_log_of_a_standalone_worker_names_the_address_of_its_page(start: Start) -> None:
+    with start() as worker:
+        worker.process.wait_for_output(f"The page for browsers is at http://127.0.0.1:{worker.port}/ui ")
+
+
 def test_several_processes_on_a_machine_get_ports_of_their_own(start: Start) -> None:
     with start() as first, start() as second:
         assert first.port != second.port
@@ -143,15 +148,15 @@ def test_a_port_that_is_named_and_taken_is_an_error(start: Start, tmp_path: Path
             assert f"Cannot listen on http://127.0.0.1:{first.port}" in second.output
 
 
-def test_requests_are_under_limits_that_files_are_not(start: Start, topic: str) -> None:
-    """Whoever reaches the port is not the owner of the files."""
+def test_requests_are_limited_where_connector_files_are_not(start: Start, topic: str) -> None:
+    """A REST client need not be the owner of the connector files, so more is refused to it."""
     with start() as worker:
         worker.wait_for_states("filed", "RUNNING", "RUNNING")
         refused = worker.request("PUT", "/connectors/imported/config", properties("imported", topic))
         assert refused.status == 400
         assert "fencepost.plugins.allowed.modules" in refused.body["message"]
 
-        # The file lies outside of the worker's working directory.
+        # The file is outside of the worker's working directory.
         config = {**worker.get("/connectors/filed")["config"], "name": "other"}
         refused = worker.request("PUT", "/connectors/other/config", config)
         assert refused.status == 400
@@ -161,7 +166,7 @@ def test_requests_are_under_limits_that_files_are_not(start: Start, topic: str) 
 
 def test_a_connector_that_a_request_made_does_not_end_the_worker(start: Start, topic: str) -> None:
     with start(fencepost_files_allowed_paths="/") as worker:
-        # No record fits, so its task fails.
+        # No record fits, so the task fails.
         too_small = "producer.override.max.request.size"
         config = {**worker.get("/connectors/filed")["config"], "name": "failing", "topic": topic, too_small: "1"}
         assert worker.request("PUT", "/connectors/failing/config", config).status == 201

@@ -1,4 +1,4 @@
-"""Tasks that deliver at least once: records first, their source offsets after them, and never the other way round."""
+"""Tasks with at-least-once delivery: records are written first and source offsets after them, never vice versa."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def _restarted(task: WorkerSourceTask, runner: TaskRunner) -> bool:
 def test_a_broker_that_is_away_for_long_costs_no_record(
     fault_proxy: FaultProxy, broker: EmbeddedBroker, topics: Topics, name: str
 ):
-    """What was sent last may be there twice."""
+    """The last records may be written twice."""
     topic = topics.create(partitions=2)
     hasty = {"producer.request.timeout.ms": "300", "producer.delivery.timeout.ms": "800"}
     hasty |= {"producer.max.block.ms": "1500", "consumer.request.timeout.ms": "1000"}
     with TaskRunner(fault_proxy.address, OFTEN | hasty) as runner:
         task, seen = runner.started(name, topic, AT_LEAST_ONCE)
         wait_for(lambda: len(seen.committed) >= 1_000)
-        # The broker has the batch, but never says so.
+        # The broker has the batch, but its answer is held back.
         fault_proxy.on_response(ApiKey.PRODUCE, Act.HOLD).wait(120)
         fault_proxy.refuse()
         wait_for(lambda: _restarted(task, runner), what="the task to start again")
@@ -129,7 +129,7 @@ def test_a_broker_that_is_away_for_long_costs_no_record(
         stop(task)
     found = seqs(values(read_topic(broker.bootstrap_servers, topic)), name)
     assert set(found) == set(range(1, seen.last_seq + 1))
-    # The last flush has no more time than any other, and no second chance.
+    # The flush at the end has no longer timeout than any other, and is not retried.
     saved = _saved(broker.bootstrap_servers, runner, name)
     assert saved is not None
     assert 0 < saved <= seen.last_seq

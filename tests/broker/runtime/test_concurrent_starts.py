@@ -1,4 +1,4 @@
-"""Tasks of one worker start a few at a time, however many of them a connector has."""
+"""A worker starts only a few tasks at a time, however many a connector has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOR_EVER_S = 3600.0
 
 
 class ObservedTurns(Turns):
-    """Turns that never count as hanging, and that keep what was asked for."""
+    """Turns that never count as hanging, and that record what was asked for."""
 
     def __init__(self) -> None:
         super().__init__(patience_s=FOR_EVER_S)
@@ -33,7 +33,7 @@ class ObservedTurns(Turns):
 
 
 class Starts:
-    """Counts the starts that are in progress, and keeps them so until they are let go."""
+    """Counts the starts that are in progress, and blocks each start until `let_go`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -68,7 +68,7 @@ def test_no_more_tasks_of_a_worker_start_at_once_than_there_are_turns(
         try:
             for task in tasks:
                 task.start()
-            # All tasks have asked, and those that may start do.
+            # All tasks have asked for a turn, and those that have one are starting.
             wait_for(lambda: len(turns.asked) == TASKS)
             wait_for(lambda: starts.in_progress == sum(turn.given for turn in turns.asked))
             assert starts.in_progress == AT_ONCE

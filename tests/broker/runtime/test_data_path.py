@@ -1,4 +1,4 @@
-"""docs/architecture.md lists all modules that the data of a polled batch are handed to, in order."""
+"""docs/architecture.md lists all modules that the data of a polled batch pass through, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source offsets of records that a transform dropped: committed, without records, at an interval and at the end."""
+"""Source offsets of dropped records are committed without records, at an interval and when the task stops."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ OnPoll = Callable[[Any, Sequence[SourceRecord]], Sequence[SourceRecord]]
 
 @pytest.fixture(scope="module")
 def patient(broker: EmbeddedBroker) -> Iterator[TaskRunner]:
-    """A worker whose interval never ends in a test."""
+    """A worker whose offset flush interval does not end during a test."""
     with TaskRunner(broker.bootstrap_servers, {"spark.master": "local[2]"}) as runner:
         yield runner
 
 
 @pytest.fixture(scope="module")
 def prompt(broker: EmbeddedBroker) -> Iterator[TaskRunner]:
-    """A worker whose interval has always ended."""
+    """A worker with an offset flush interval of 1 ms."""
     settings = {"spark.master": "local[2]", "offset.flush.interval.ms": "1"}
     with TaskRunner(broker.bootstrap_servers, settings) as runner:
         yield runner
@@ -46,12 +46,12 @@ def name() -> str:
 
 
 def saved(bootstrap_servers: str, runner: TaskRunner, name: str) -> list[bytes | None]:
-    """Every offset that was committed, in order."""
+    """Every committed offset, in order."""
     return [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic) if name in str(record.key)]
 
 
 def emptied(*kept: int) -> OnPoll:
-    """Takes the value from every record, but a few."""
+    """Takes the value from every record except a few."""
 
     def empty(_: Any, records: Sequence[SourceRecord]) -> list[SourceRecord]:
         return [
@@ -65,7 +65,7 @@ def emptied(*kept: int) -> OnPoll:
 
 
 def requesting(commit_after: int) -> OnPoll:
-    """Has the transaction committed with the batch that ends with a record."""
+    """Requests a commit with the batch that ends with the record `commit_after`."""
 
     def request(task: Any, records: Sequence[SourceRecord]) -> Sequence[SourceRecord]:
         if records and records[-1].source_offset["saved"] == commit_after:

@@ -1,4 +1,4 @@
-"""A source that begins again at its committed offsets after a failed poll, as the tasks of Debezium do."""
+"""A source that starts again at its committed offsets after a failed poll, as Debezium's tasks do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITION = {"source": "numbers"}
 
 
 class RestartingConnector(SourceConnector):
-    """Numbers as one snapshot; the first reading of it fails in its midst."""
+    """Numbers as one snapshot, whose first read fails half-way."""
 
     def version(self) -> str:
         return "1"

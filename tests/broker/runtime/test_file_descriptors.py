@@ -29,6 +29,7 @@ TASKS = 30
 ROOM = 60
 MOST_LOGGED_BYTES = 300_000
 REQUESTS = 30
+FEW_MORE = 8
 FEW = 110
 PARTS_OF_REQUESTS = (
     b"",
@@ -38,7 +39,7 @@ PARTS_OF_REQUESTS = (
 
 
 class GreedyTask(SourceTask):
-    """Opens all files that the process may have open, once, and keeps them until it is stopped."""
+    """Opens as many files as the process may have open, once, and closes them when it is stopped."""
 
     def start(self, config: Mapping[str, str]) -> None:
         del config
@@ -84,7 +85,7 @@ def topic(topics: Topics) -> str:
 
 
 def _limit(worker: Worker, room: int | None) -> None:
-    """Limit a worker to so many more descriptors than it has open; None: to all that the system lets it have."""
+    """Limit a worker to this many more descriptors than it has open; None for the system's maximum."""
     process = psutil.Process(worker.process.pid)
     _, hard = process.rlimit(resource.RLIMIT_NOFILE)
     process.rlimit(resource.RLIMIT_NOFILE, (hard if room is None else process.num_fds() + room, hard))
@@ -104,7 +105,7 @@ def _waits(task: Mapping[str, str]) -> bool:
 
 
 def _all_answered(worker: Worker) -> bool:
-    """Whether /health and the list of connectors are answered, with several connections at once."""
+    """Whether /health and the list of connectors are answered, over several connections at once."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(contextlib.closing(worker._connection())) for _ in range(4)]
         for connection in connections:
@@ -114,7 +115,7 @@ def _all_answered(worker: Worker) -> bool:
 
 @contextlib.contextmanager
 def _limited(group: Group, soft: int, hard: int) -> Iterator[Worker]:
-    """A worker that is started with these limits."""
+    """Start a worker with these limits."""
     port = free_ports(1)[0]
     file = group.folder / "limited.properties"
     lines = group.settings | {"listeners": f"http://127.0.0.1:{port}"}
@@ -185,6 +186,26 @@ def test_tasks_that_do_not_fit_start_once_others_are_deleted(worker: Worker, top
     assert worker.request("DELETE", f"/connectors/{first}").status == 204
 
     wait_for(lambda: _tasks(worker, second, _runs) > before, what="more tasks of the second connector run")
+
+
+def test_a_worker_whose_tasks_became_one_keeps_no_descriptors_of_the_others(
+    worker: Worker, group: Group, topic: str
+) -> None:
+    process = psutil.Process(worker.process.pid)
+    one, many = (good(topic, tasks=str(tasks), poll_ms="200") for tasks in (1, TASKS))
+    assert worker.request("PUT", f"/connectors/{topic}/config", one).status == 201
+    worker.wait_for_states(topic, "RUNNING", "RUNNING")
+    wait_for(lambda: _end(group, topic) > 0, what="the task commits")
+    before = process.num_fds()
+    assert worker.request("PUT", f"/connectors/{topic}/config", many).status == 200
+    worker.wait_for_states(topic, *["RUNNING"] * (TASKS + 1))
+    wait_for(lambda: process.num_fds() > before + TASKS, what="each task has a connection")
+
+    assert worker.request("PUT", f"/connectors/{topic}/config", one).status == 200
+
+    worker.wait_for_states(topic, "RUNNING", "RUNNING")
+    # The other tasks may still be stopping.
+    wait_for(lambda: process.num_fds() <= before + FEW_MORE, what="the descriptors of 29 tasks are closed")
 
 
 def test_requests_are_answered_while_a_connector_has_opened_all_files(worker: Worker, topic: str) -> None:

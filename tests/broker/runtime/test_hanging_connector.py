@@ -1,4 +1,4 @@
-"""Connectors whose code does not return: whatever else is wanted of them comes to pass."""
+"""Connectors whose code does not return: stops, restarts and deletions take effect all the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "hanging"
 
 
 class HangingConnector(SourceConnector):
-    """Hangs where its property `in` says, until all that hang are let go; each instance notes what it did."""
+    """Hangs in the method named by its property `in`, until `let_go`; each instance records its method calls."""
 
     let_go: ClassVar[threading.Event]
     did: ClassVar[list[str]]
@@ -47,7 +47,7 @@ class HangingConnector(SourceConnector):
 
 
 class SlowlyMadeConnector(HangingConnector):
-    """Is made only after `may_be_made` is set."""
+    """Its constructor waits for `may_be_made`."""
 
     may_be_made: ClassVar[threading.Event]
 

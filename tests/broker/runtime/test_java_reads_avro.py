@@ -1,4 +1,4 @@
-"""Apicurio's Java converter reads Avro as Connect's data: the same schemas and values as JsonConverter has them."""
+"""Apicurio's Java converter reads our Avro as Connect data: the same schemas and values as JsonConverter's."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ WHOLE: Final[tuple[tuple[str, list[Any]], ...]] = (
     ("MAP<INT, STRING>", [{-1: None, 7: "seven"}]),
     ("MAP<STRING, MAP<BIGINT, DATE>>", [{"k": {1: dt.date(2026, 1, 1)}}]),
 )
-"""Types with values. They are fields of structs: Apicurio's converter reads only records with their schema."""
+"""Types with values. They are fields of structs, because Apicurio's converter reads only records with a schema."""
 
 BESIDE: Final = [
     (number, kind, values)
     for number, (kind, values) in enumerate(WHOLE)
     if "MAP<INT" not in kind and "MAP<BIG" not in kind
 ]
-"""Those whose entries do not share a name in Avro."""
+"""The types without maps of int keys: Avro gives the entries of all such maps the same name."""
 COLUMNS: Final = ", ".join(f"c{number} {kind}, r{number} {kind} NOT NULL" for number, kind, _ in BESIDE)
 STRUCTS: Final = (
     "id BIGINT NOT NULL, inner STRUCT<x: INT NOT NULL, y: ARRAY<STRUCT<z: STRING, w: DECIMAL(5, 3)>>>, "
@@ -59,7 +59,7 @@ STRUCTS: Final = (
 
 
 def whole_rows() -> list[dict[str, Any]]:
-    """Rows with each column, and with nulls where they may be."""
+    """Rows with each column, and with nulls in optional columns."""
     rows: list[dict[str, Any]] = []
     for position in range(3):
         row: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def converted(converter: RegistryConverter | JsonConverter, topic: str, schema: 
 
 
 def without_made_names(schema: Any) -> Any:
-    """Java gives a name to each struct in Avro, and a version to some types."""
+    """Java gives a generated name to each struct in Avro, and a version to some types; these are removed."""
     match schema:
         case dict():
             made = str(schema.get("name", "")).startswith("io.confluent.connect.avro.")

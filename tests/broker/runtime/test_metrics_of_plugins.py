@@ -35,7 +35,7 @@ PREFIX = "kafka_connect_plugins_"
 @pytest.fixture(scope="module")
 def runner(broker: Any) -> Iterator[TaskRunner]:
     with TaskRunner(str(broker.bootstrap_servers), {"spark.master": "local[2]"}) as runner:
-        # Large batches are written by executors only once Spark is there.
+        # Executors write large batches only once Spark has started.
         runner.worker.engine.session()
         yield runner
 
@@ -46,7 +46,7 @@ def name() -> str:
 
 
 class CountingConverter(StringConverter, Monitorable):
-    """Counts its values, and those of each topic with a counter that it adds with the topic's first value."""
+    """Counts its values, and each topic's values with a counter that it adds at the topic's first value."""
 
     def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
         self.metrics = metrics
@@ -63,7 +63,7 @@ class CountingConverter(StringConverter, Monitorable):
 
 
 class CountingTransform(Transformation, Monitorable):
-    """Counts batches where they are planned, and rows where they are computed."""
+    """Counts batches when they are planned, and rows when they are computed."""
 
     def config(self) -> ConfigDef:
         return ConfigDef()
@@ -122,7 +122,7 @@ def started(runner: TaskRunner, name: str, topics: Sequence[str], size: int, con
 
 
 def shown(runner: TaskRunner, connector: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """The values of a task's plugins, by name and by their labels beside the connector and the task."""
+    """The metrics of a task's plugins, by name and by their labels other than connector and task."""
     found = {}
     for family in runner.worker.metrics.registry.collect():
         for sample in family.samples:
@@ -155,7 +155,7 @@ def test_a_converter_counts_wherever_it_runs_until_its_task_ends(
         ("values_converted_total", of): ROWS,
         ("values_of_topic_total", (*of, ("topic", targets[0]))): ROWS / 2,
         ("values_of_topic_total", (*of, ("topic", targets[1]))): ROWS / 2,
-        # What a measurable asks is the converter of the worker, which executors have copies of.
+        # The gauge reads the worker's converter. Executors have copies of it.
         ("topics_known", of): 2 if size == SMALL else 0,
     }
     stop(task)

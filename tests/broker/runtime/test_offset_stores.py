@@ -46,7 +46,7 @@ def test_a_slow_cluster_does_not_block_connectors_of_other_clusters(
 def test_an_offsets_topic_is_closed_with_the_last_of_its_readers(
     bootstrap_servers: str, fault_proxy: FaultProxy
 ) -> None:
-    """A connector that changes its client properties again and again leaves nothing behind."""
+    """A connector whose client properties change again and again leaves no open readers behind."""
     stores = _stores(bootstrap_servers)
     connector = _elsewhere(fault_proxy.address)
     first, second = stores.open(connector), stores.open(connector)

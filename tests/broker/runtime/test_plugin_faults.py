@@ -1,4 +1,4 @@
-"""What a task's own code does wrong ends in its state, told in its author's terms; other tasks run on."""
+"""Mistakes in a task's own code are reported in its state, in terms its author knows; other tasks run on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MISBEHAVIOURS = {
     "returned a dict: it must return None, a SourceBatch, or an iterable of SourceRecord": dict,
     "SourceRecord(source_offset=...) was given an int: it takes a dict": lambda: [SourceRecord({"a": 1}, 7, "t")],
 }
-"""What the status says of a task, and what its poll does."""
+"""The error in the task's status, and the mistake of its poll."""
 
 
 def test_any_failure_of_poll_appears_in_the_tasks_state(runner: TaskRunner, topic: str):

@@ -1,4 +1,4 @@
-"""Tasks of authors that return the bytes that Kafka gets: their boundaries, and what they learn of their records."""
+"""Authors' tasks that return Kafka's bytes themselves: transaction boundaries, and the metadata of their records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class RawConnector(SourceConnector):
 
 
 class RawTask(SourceTask):
-    """Returns five batches. Where it may, it commits after the second and the fifth, and aborts what ends with the third."""
+    """Returns five batches.
+
+    With transaction.boundary=connector, it commits the second and fifth, and aborts the third.
+    """
 
     learned: ClassVar[list[tuple[Any, list[dict[str, Any]]]]]
 
@@ -62,7 +65,7 @@ class RawTask(SourceTask):
 
 
 class BoundaryTask(SourceTask):
-    """Returns one batch with boundaries after its first row and its third, and fails in the next poll."""
+    """Returns one batch with boundaries after its first and third row, and fails in the next poll."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._topic = config["topic"]
@@ -78,7 +81,7 @@ class BoundaryTask(SourceTask):
 
 
 class ChoosingConnector(RawConnector):
-    """Chooses its tasks' class by its configuration."""
+    """Its configuration chooses the class of its tasks."""
 
     def task_class(self) -> type[SourceTask]:
         return BoundaryTask if self.context.configs()["with.boundaries"] == "true" else RawTask

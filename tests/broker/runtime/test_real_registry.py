@@ -1,4 +1,4 @@
-"""Avro and Protobuf with a real schema registry, Apicurio, read back by confluent-kafka's own deserializers."""
+"""Avro and Protobuf with a real schema registry, Apicurio, read back by confluent-kafka's deserializers."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_two_workers_that_register_at_once_get_one_id(schema_registry: EmbeddedR
     found = RegistrySettings.of(AvroConverter().config().parse(properties), properties)
 
     def register(_: int) -> int:
-        # Each as in a process of its own.
+        # Each registration has a client of its own, as in separate processes.
         worker = Registry(RegistryClient(found))
         try:
             return worker.registered(subject, RegistrySchema('{"type":"long","x":"y"}', "AVRO"), normalize=False).id
@@ -165,7 +165,7 @@ def test_a_task_continues_by_itself_after_its_registry_was_killed(
 def test_a_registry_killed_in_mid_run_is_waited_for_and_its_lost_ids_are_refused(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, tmp_path: Path
 ):
-    """Its schemas are in memory, so that another one gets the id of the first."""
+    """The registry keeps its schemas in memory, so after its restart another schema may get the first one's id."""
     registry = EmbeddedRegistry(tmp_path)
     with registry:
         task, seen = runner.task(name, topic, settings(registry) | {"value.converter.retries.max.wait.ms": "50"})
@@ -180,7 +180,7 @@ def test_a_registry_killed_in_mid_run_is_waited_for_and_its_lost_ids_are_refused
 
         seen.on_poll = polled
         task.start()
-        # Each empty poll is a commit, too.
+        # Each empty poll commits, too.
         wait_for(lambda: seen.commits)
         before = read(bootstrap_servers, registry, topic)
         registry.kill()

@@ -1,4 +1,4 @@
-"""A warning says why all records of a batch are refused: else a misspelt field would only fill the dead letters."""
+"""A warning says why all records of a batch are refused: otherwise a misspelt field would only fill the DLQ."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def runner(broker: EmbeddedBroker) -> Iterator[TaskRunner]:
 
 
 def run(runner: TaskRunner, topic: str, config: dict[str, Any], misspelt: set[int]) -> str:
-    """Run a task over five batches, of which some have the field that the transform misspells. Return its name."""
+    """Run a task over five batches, some of which misspell the transform's field. Return its name."""
     name = unique("connector")
     task, seen = runner.task(name, topic, config, stop_at_end=True)
 
@@ -80,7 +80,7 @@ def test_a_warning_says_that_refused_records_are_lost(runner: TaskRunner, topic:
 def test_one_refused_record_between_others_is_not_warned_of(
     runner: TaskRunner, topic: str, caplog: pytest.LogCaptureFixture, passing: set[int]
 ):
-    """Each was, by a source that polls one record at a time."""
+    """With one record a poll, a batch that has no accepted record is nothing special."""
     run(runner, topic, MAILS | {"limit": 5, "messages.per.poll": 1}, misspelt=passing)
     assert ["none of 2 records" in told for told in warnings(caplog)] == ([] if 4 in passing else [True])
 

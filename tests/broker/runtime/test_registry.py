@@ -1,4 +1,4 @@
-"""Tasks whose converters ask a schema registry: what is decided before the transaction, and what happens if it is away."""
+"""Tasks whose converters use a schema registry: requests before the transaction, and a registry that is away."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(topic: str, *values: Mapping[str, Any] | None, schema: str = NARROW, **
 
 
 def polling(seen: Seen, *batches: Sequence[SourceRecord]) -> None:
-    """Let the polls of a task return these batches, one after the other."""
+    """Let a task's polls return these batches in turn."""
     left = list(batches)
     seen.on_poll = lambda _task, _records: left.pop(0) if left else []
 
@@ -61,7 +61,7 @@ def polling(seen: Seen, *batches: Sequence[SourceRecord]) -> None:
 def read(
     bootstrap_servers: str, registry: FakeRegistry, topic: str, field: MessageField = MessageField.VALUE
 ) -> list[Any]:
-    """What confluent-kafka's own deserializer reads."""
+    """Read with confluent-kafka's own deserializer."""
     context = SerializationContext(topic, field)
     records = read_topic(bootstrap_servers, topic)
     with SchemaRegistryClient({"url": registry.address}) as client:
@@ -89,7 +89,7 @@ def test_keys_values_and_headers_are_read_by_the_deserializer_of_confluent_kafka
     assert [record.value is None for record in read_topic(bootstrap_servers, topic)] == [False, True, False]
 
 
-def test_the_id_is_in_a_header_if_that_is_wanted(
+def test_the_schema_id_is_in_a_header_if_configured(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, registry: FakeRegistry
 ):
     config = settings(registry, value__schema__id__serializer="HeaderSchemaIdSerializer") | {"limit": "3"}
@@ -141,7 +141,7 @@ def test_a_task_waits_for_its_registry_without_a_transaction_and_continues(
 
 
 def refuse_new(registry: FakeRegistry, away: threading.Event) -> None:
-    """Let the registry know the first schema only, as long as it is away."""
+    """The registry answers 503 to any schema but the first one while `away` is set."""
 
     def respond(handler: BaseHTTPRequestHandler) -> bool:
         busy = away.is_set() and handler.command == "POST" and len(registry.schemas) == 1
@@ -183,7 +183,7 @@ def test_a_transaction_without_boundary_is_aborted_once_while_a_task_waits(
     polls: dict[int, int] = {}
 
     def poll(source: SequenceTask, _: object) -> list[SourceRecord]:
-        # Each start reads both again, and ends its transaction after the second.
+        # Each start reads both batches again, and ends its transaction after the second.
         at = polls[seen.starts] = polls.get(seen.starts, 0) + 1
         if at == 1:
             return rows(topic, first)
@@ -247,7 +247,7 @@ def test_a_refusal_by_the_registry_fails_the_task_even_if_errors_are_tolerated(
 
 
 def flood(handler: Any) -> bool:
-    """Two gigabytes, as far as they are read."""
+    """An answer of two gigabytes, sent until the client stops reading."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(2 * 1024**3))
     handler.end_headers()
@@ -261,7 +261,7 @@ def flood(handler: Any) -> bool:
 
 
 def cut(handler: Any) -> bool:
-    """Half an answer, and then the end of the connection, as of a registry that is killed."""
+    """Half of an answer, and then the connection ends, as when a registry is killed."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
@@ -286,7 +286,7 @@ HOSTILE: Mapping[str, tuple[Callable[[BaseHTTPRequestHandler], bool], str]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_an_answer_that_no_registry_gives_fails_the_task_whatever_is_tolerated(
+def test_an_invalid_registry_answer_fails_the_task_despite_tolerance(
     runner: TaskRunner, bootstrap_servers: str, topic: str, registry: FakeRegistry, kind: str
 ):
     answer, told = HOSTILE[kind]

@@ -1,4 +1,4 @@
-"""The two lines of Apicurio's registry, asked by the converters and by the readers."""
+"""Both maintained release lines of Apicurio's registry, used by the converters and the readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fencepost.embedded.registry import EmbeddedRegistry
 from tests.support.topics import unique
 
 NEWER = "3.0.9"
-"""The newest one of Maven Central that runs on Java 17."""
+"""The newest release on Maven Central that runs on Java 17."""
 
 NARROW, WIDE = parse_columns("id BIGINT, name STRING"), parse_columns("id BIGINT, note STRING, name STRING")
 OTHER = parse_columns("id STRING, name STRING")
@@ -76,7 +76,7 @@ def test_an_incompatible_schema_is_refused_at_validation_and_at_registration(url
 def test_numbers_of_protobuf_follow_the_versions_of_the_subject(url: str):
     topic = unique("topic")
     for schema in (NARROW, WIDE):
-        # Each as a task of its own.
+        # Each line has a new task.
         made = configured(ProtobufConverter, url, fencepost__protobuf__field__numbers="names")
         made.prepare(topic, schema)
     rows = pa.array([{"id": 1, "note": "n", "name": "m"}])

@@ -1,4 +1,4 @@
-"""Offsets topics that connectors have to themselves: on the worker's cluster and on another, merged and copied."""
+"""Connectors with their own offsets topics, on the worker's cluster and on another: offsets are merged and copied."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.topics import Topics, unique
 from tests.support.writing import open_producer, producer_config
 
 _FAR_FUTURE = 10**15
-"""A commit time after all others."""
+"""A commit time later than all others."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def _saved(bootstrap_servers: str, topic: str, name: str) -> int | None:
 
 
 def _run(runner: TaskRunner, name: str, topic: str, limit: int, **config: str) -> None:
-    """Run a connector until so many records are written."""
+    """Run a connector until this many records are written."""
     dotted = {key.replace("_", "."): value for key, value in config.items()}
     task, _ = runner.started(name, topic, {"limit": limit, **dotted}, stop_at_end=True)
     assert task.join(60), task.error
@@ -62,11 +62,11 @@ def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
 
 
 def agree() -> None:
-    """No task runs in these tests."""
+    """Confirm the change of offsets; no task runs in these tests."""
 
 
 def end_of(bootstrap_servers: str, topic: str) -> int:
-    """How many records, markers included, all partitions of a topic have, committed or not."""
+    """The sum of all partitions' end offsets, with transaction markers and uncommitted records."""
     settings = {"bootstrap.servers": bootstrap_servers, "group.id": topic, "isolation.level": "read_uncommitted"}
     with closing(Consumer(settings)) as consumer:
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions
@@ -78,7 +78,7 @@ def _pending(runner: TaskRunner) -> float | None:
 
 
 def _write(producer: TransactionalProducer, topic: str, offsets: OffsetRecords) -> None:
-    """Write offsets into a new transaction."""
+    """Write offsets in a new transaction, and leave it open."""
     producer.begin_transaction()
     with closing(producer.writer()) as writer:
         for partition, records in offsets.by_partition(writer.partitions(topic)):
@@ -94,7 +94,7 @@ def _store(runner: TaskRunner, name: str, **config: str) -> ConnectorOffsetStore
 def test_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
     runner: TaskRunner, topic: str, topics: Topics, name: str, own: str
 ):
-    """Into the own topic, and out of it again; with exactly-once and without."""
+    """The connector switches to its own offsets topic and back, with and without exactly-once."""
     bootstrap_servers = runner.worker.config.bootstrap_servers
     _run(runner, name, topic, 100)
     _run(runner, name, topic, 200, offsets_storage_topic=own)
@@ -110,7 +110,7 @@ def test_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
 def test_a_standalone_connector_of_another_cluster_stores_offsets_in_that_cluster(
     bootstrap_servers: str, other_broker: EmbeddedBroker, name: str
 ):
-    """`producer.override.bootstrap.servers` alone; data and offsets over there, and the copy at home at the end."""
+    """With `producer.override.bootstrap.servers` alone, records and offsets are in that cluster, and a copy is here."""
     group, there = unique("group"), other_broker.bootstrap_servers
     topic = Topics(there).create()
     string = "org.apache.kafka.connect.storage.StringConverter"
@@ -132,10 +132,10 @@ def test_a_standalone_connector_of_another_cluster_stores_offsets_in_that_cluste
     assert topic not in AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=60).topics
 
 
-def test_a_cluster_is_the_same_under_another_name_of_its_brokers(
+def test_other_addresses_of_the_brokers_mean_the_same_cluster(
     runner: TaskRunner, fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str
 ):
-    """Copies into the topic that the tasks commit to could replace newer offsets."""
+    """Both addresses lead to one cluster. Copies into the topic that tasks commit to could replace newer offsets."""
     _run(runner, name, topic, 100, producer_override_bootstrap_servers=fault_proxy.address)
     store = _store(
         runner,
@@ -151,7 +151,7 @@ def test_a_cluster_is_the_same_under_another_name_of_its_brokers(
 def test_failed_copies_are_retried_and_the_task_keeps_running(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """Of all that was committed meanwhile, the newest offset is copied."""
+    """Only the newest of the offsets committed meanwhile is copied."""
     direct = {"producer.override.bootstrap.servers": bootstrap_servers, "offsets.storage.topic": own}
     retrying = {"producer.delivery.timeout.ms": "1000", "producer.request.timeout.ms": "1000"}
     with TaskRunner(fault_proxy.address, retrying) as runner:
@@ -167,7 +167,7 @@ def test_failed_copies_are_retried_and_the_task_keeps_running(
         assert _pending(runner) == 1, "one source partition"
         cut_off = seen.commits
         fault_proxy.heal()
-        # The task commits all the time, so at most moments there is something to copy.
+        # The task commits all the time, so usually an offset waits to be copied.
         wait_for(
             lambda: (_saved(bootstrap_servers, runner.offsets_topic, name) or 0) >= cut_off, what="it copies again"
         )
@@ -205,7 +205,7 @@ def test_a_task_writes_the_copies_that_a_dead_worker_did_not_write(
 
 
 def _commit(producer: TransactionalProducer, store: ConnectorOffsetStore, partition: dict[str, str], n: int) -> None:
-    """Commit an offset as a task that dies before it is copied."""
+    """Commit an offset like a task that dies before the offset is copied."""
     records = store.records()
     records.put(partition, {"n": n})
     _write(producer, store.topic, records)
@@ -215,7 +215,7 @@ def _commit(producer: TransactionalProducer, store: ConnectorOffsetStore, partit
 def test_an_uncopied_offset_is_found_behind_commits_of_other_tasks(
     runner: TaskRunner, bootstrap_servers: str, name: str, own: str
 ):
-    """A task that starts late finds the former topic, although no copy names it any more."""
+    """A task that starts late finds the former offsets topic, although the latest copies no longer name it."""
     copied, uncopied = {"f": "copied"}, {"f": "uncopied"}
     former = _store(runner, name, offsets_storage_topic=own)
     with open_producer(producer_config(bootstrap_servers), unique("tasks")) as producer:
@@ -243,7 +243,7 @@ def test_an_uncopied_offset_is_found_behind_commits_of_other_tasks(
 def test_altered_and_removed_offsets_are_in_both_topics(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """An offset that only the worker's topic has is removed as well."""
+    """An offset that is only in the worker's topic is removed as well."""
     _run(runner, name, topic, 100)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     partition = {"task.id": f"{name}-0"}
@@ -258,7 +258,7 @@ def test_altered_and_removed_offsets_are_in_both_topics(
     for store in (own, runner.offsets_topic):
         left = read_offsets(bootstrap_servers, store, name)
         assert sorted(left, key=str) == [(partition, None), ({"x": 1}, None)]
-    # As of a worker that wrote a copy between the removals from both topics.
+    # The copy comes between the removals from the two topics, as from another worker.
     runner.worker.offsets(config).copy([CommittedOffset({"x": 1}, {"n": 1}, _FAR_FUTURE)])
     wait_for(
         lambda: ({"x": 1}, {"n": 1}) in read_offsets(bootstrap_servers, runner.offsets_topic, name), what="the copy"
@@ -270,7 +270,7 @@ def test_altered_and_removed_offsets_are_in_both_topics(
 def test_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """Whoever asked may have been replaced as the leader, who resumed the connector."""
+    """The worker that writes may no longer be the leader, and the new leader may have resumed the connector."""
     _run(runner, name, topic, 100)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     partition = {"task.id": f"{name}-0"}
@@ -288,7 +288,7 @@ def test_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
 def test_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str, *, fenced_at: int
 ):
-    """They are removed there before the own topic has the removal, which may never be committed."""
+    """The reset first commits the offset in the own topic, so that it stays valid if the removal is not committed."""
     _run(runner, name, topic, 100)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     confirmed: list[None] = []
@@ -310,7 +310,7 @@ def test_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has(
 def test_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(
     fault_proxy: FaultProxy, bootstrap_servers: str, name: str, own: str
 ):
-    """Else the copy would come back to life once compaction dropped the own topic's note of the removal."""
+    """Otherwise the copy would come back once compaction dropped the tombstone in the own topic."""
     direct = {"producer.override.bootstrap.servers": bootstrap_servers, "offsets.storage.topic": own}
     partition = {"task.id": f"{name}-0"}
     with TaskRunner(fault_proxy.address) as runner, ThreadPoolExecutor(1) as thread:
@@ -360,7 +360,8 @@ def test_a_task_whose_offsets_topic_is_deleted_recreates_it_and_resumes(
 ):
     there = other_broker.bootstrap_servers
     topic = Topics(there).create()
-    # One that the task had just created it would wait for, as brokers learn of it late.
+    # A topic that the task just created would be waited for, as brokers learn of it late. So another client creates
+    # this one.
     Topics(there).create(own, config={"cleanup.policy": "compact"})
     config = {"producer.override.bootstrap.servers": there, "offsets.storage.topic": own, "messages.per.poll": 1}
     task, seen = runner.started(name, topic, config)
@@ -382,7 +383,7 @@ def test_a_task_whose_offsets_topic_is_deleted_recreates_it_and_resumes(
 
 
 def test_an_open_transaction_in_the_own_topic_is_named(runner: TaskRunner, bootstrap_servers: str, name: str, own: str):
-    """Reading waits for it, and says at the deadline whose it is."""
+    """The read waits for the transaction, and its timeout error names the transactional id."""
     config = properties(name, "t", {"offsets.storage.topic": own})
     store = runner.worker.offsets(runner.worker.checked(config))
     foreign = unique("foreign")

@@ -1,4 +1,4 @@
-"""The life of a source task on a real broker; the rows are those of KIP-618's and Connect's behaviour."""
+"""A source task on a real broker, from its start to its end; the cases follow KIP-618 and Connect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_the_poll_boundary_commits_each_poll_with_its_offset(
     assert task.state is State.STOPPED
 
 
-def test_the_connectors_own_interval_decides(runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str):
+def test_the_connectors_interval_overrides_the_workers(
+    runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
+):
     topic = topics.create(partitions=3)
     config = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": 200, "messages.per.poll": 10}
     task, seen = runner.started(name, topic, config)
@@ -64,7 +66,7 @@ def test_without_its_own_interval_the_connector_uses_the_workers(bootstrap_serve
 
 
 def _boundaries(limit: int) -> list[int]:
-    """1, 2, 3, 5, 8, 13, ... up to a limit."""
+    """The numbers 1, 2, 3, 5, 8, 13, ... up to a limit."""
     numbers = [1, 2]
     while numbers[-1] + numbers[-2] <= limit:
         numbers.append(numbers[-1] + numbers[-2])
@@ -74,7 +76,7 @@ def _boundaries(limit: int) -> list[int]:
 def test_the_connector_boundary_also_commits_offsets_of_aborted_records(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
 ):
-    """A transaction whose boundary is even is aborted."""
+    """The task aborts each transaction that ends with an even number."""
     topic = topics.create()
     boundaries = _boundaries(250)
     config = {"transaction.boundary": "connector", "limit": boundaries[-1]}
@@ -219,7 +221,7 @@ def test_a_task_that_produces_to_a_topic_with_workers_state_fails(
     bootstrap_servers: str, name: str, delivery: str, store: str
 ):
     configs = unique("configs")
-    # With an offsets topic of its own, the task's offsets are not in the worker's.
+    # If the connector has its own offsets topic, its task does not write to the worker's.
     config = {"offsets.storage.topic": unique("own"), "exactly.once.support": delivery}
     with TaskRunner(bootstrap_servers, {"config.storage.topic": configs}) as runner:
         topic = configs if store == "config" else runner.offsets_topic
@@ -313,7 +315,7 @@ def test_topics_are_created_as_the_connector_says(
 def test_commits_name_the_task_and_a_run_that_changes_with_each_read(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
-    """So a task may take over a source partition from another one, by reading its offset, and give it back."""
+    """So a task can take over a source partition from another one by reading its offset, and give it back."""
     for limit in (20, 40):
         task, seen = runner.task(name, topic, {"messages.per.poll": 10, "limit": limit}, stop_at_end=True)
 

@@ -1,4 +1,4 @@
-"""What fails a task while it writes: nothing of the batch is visible, and its offsets are not recorded."""
+"""Errors while a task writes: no record of the transaction is visible, and no offset is committed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_offsets_that_cannot_be_stored_fail_the_task_before_the_commit(
 def test_a_record_that_is_refused_fails_the_task_with_its_whole_transaction(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, *, boundary: str, committed: int
 ):
-    """Also what was sent before it in the same transaction is not visible."""
+    """Earlier records of the same transaction are not visible either."""
     config = {"transaction.boundary": boundary, "producer.override.max.request.size": 20_000}
     task, seen = runner.task(name, topic, config)
 
@@ -64,7 +64,7 @@ def test_a_record_that_is_refused_fails_the_task_with_its_whole_transaction(
 
 
 def test_tasks_of_one_worker_do_not_wait_for_each_other(runner: TaskRunner, topic: str):
-    """One task hangs in poll() with a transaction open, another goes on."""
+    """One task hangs in poll() with an open transaction, while another one goes on."""
     slow, quick = unique("slow"), unique("quick")
     hanging, seen_of_hanging = runner.task(slow, topic, {"transaction.boundary": "interval"})
 

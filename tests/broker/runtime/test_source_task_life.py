@@ -1,4 +1,4 @@
-"""How a source task starts, waits, ends, fails and mends itself, on a real broker."""
+"""How a source task starts, waits, stops, fails and restarts, on a real broker."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
     assert seen.stops == 1
     assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) == 200
     assert _found(bootstrap_servers, topic, name) == []
-    # The last stable offset has passed what was aborted: readers are not held up.
+    # The last stable offset is past the aborted records, so consumers are not held up.
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
 
 
@@ -184,7 +184,7 @@ def test_a_task_with_a_fatal_start_failure_fails(runner: TaskRunner, topic: str,
 
 
 class _Checks:
-    """Raises where a test wants it, and keeps what it was asked."""
+    """Raises the given errors, and records its calls."""
 
     def __init__(self, before: Exception | None = None, after: Exception | None = None) -> None:
         self.before, self.after = before, after
@@ -219,7 +219,7 @@ def test_a_check_that_fails_keeps_the_task_from_starting(
     calls: list[str],
     logged: str,
 ):
-    """That a newer task takes over is not an error."""
+    """A task that is fenced by a newer one fails without an error in the log."""
     task, seen = runner.started(name, topic, checks=checks)
     wait_for_state(task, State.FAILED)
     assert checks.calls == calls
@@ -257,7 +257,7 @@ def test_a_transaction_that_expires_fails_the_task_with_advice(
 
     def wait_for_expiry(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
         if seen.polls == 2:
-            # An aborted transaction holds nobody up: its offsets topic's and its own records are settled.
+            # Aborted transactions hold up no consumer, neither of the offsets topic nor of the records' topic.
             wait_for(lambda: _is_settled(bootstrap_servers, topic))
         return records
 
@@ -282,7 +282,7 @@ def test_a_transaction_that_expires_fails_the_task_with_advice(
 
 
 def _is_settled(bootstrap_servers: str, topic: str) -> bool:
-    """Whether no transaction is open on a topic of one partition."""
+    """Whether a topic of one partition has no open transaction."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     where = TopicPartition(topic, 0)
     ends = [
@@ -309,7 +309,7 @@ def test_a_cancelled_task_is_fenced_and_leaves_nothing_open(
     assert hanging.wait(120)
     assert not _is_settled(bootstrap_servers, topic)
     task.cancel()
-    # While poll() still hangs, readers of the topic are not held up any more.
+    # Although poll() still hangs, consumers of the topic are no longer held up.
     wait_for(lambda: _is_settled(bootstrap_servers, topic))
     go_on.set()
     assert task.join(120)

@@ -33,7 +33,7 @@ DROP_TOMBSTONES = {
 def runner(bootstrap_servers_of_module: str) -> Iterator[TaskRunner]:
     settings = {"spark.master": "local[2]", "spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
     with TaskRunner(bootstrap_servers_of_module, settings) as runner:
-        # Large batches are written by executors only once Spark is there.
+        # Executors write large batches only once Spark has started.
         runner.worker.engine.session()
         yield runner
 
@@ -49,7 +49,7 @@ def name() -> str:
 
 
 def _emptied(seq: int) -> Any:
-    """A function that takes the value from every record from `seq` on."""
+    """A function that takes the value from every record whose `seq` is at least this."""
 
     def empty(_: Any, records: Sequence[SourceRecord]) -> list[SourceRecord]:
         return [
@@ -74,12 +74,12 @@ def test_dropped_records_are_reported_without_metadata_and_with_offsets(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 16))
     assert seen.committed == list(range(1, 31))
     assert [seq for seq, metadata in sorted(seen.metadata.items()) if metadata is None] == list(range(16, 31))
-    # The second batch's offset is its last record's, although that was dropped; the third batch's waited for the end.
+    # The second batch's offset is its last record's, although dropped; the third batch's offset came at the end.
     saved = [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic) if name in str(record.key)]
     assert saved == [b'{"saved":10}', b'{"saved":20}', b'{"saved":30}']
 
 
-def test_a_transaction_of_dropped_records_only_is_fine(
+def test_a_transaction_of_dropped_records_only_is_committed(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     task, seen = runner.task(name, topic, {"limit": 10} | DROP_TOMBSTONES, stop_at_end=True)
@@ -132,7 +132,7 @@ def test_a_topic_that_a_transform_names_is_created_as_the_connector_says(
 
 
 class KilledOnceConnector(SourceConnector):
-    """A DataFrame whose Python worker kills itself the first time that it is read."""
+    """A DataFrame whose Python worker kills itself at the first read."""
 
     def version(self) -> str:
         return "1"

@@ -1,4 +1,4 @@
-"""What depends on how the brokers protect a transaction: tasks under both transaction versions."""
+"""Tasks under both transaction versions, which differ in how the brokers protect a transaction."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def _hanging(runner: TaskRunner, name: str, topic: str) -> tuple[WorkerSourceTas
 
 
 def test_a_task_abandoned_after_its_successor_started_does_not_affect_it(any_broker: EmbeddedBroker):
-    """The first instance hangs with an open transaction while the second takes over."""
+    """The first instance hangs with an open transaction while the second one takes over.
+
+    Then the first one is abandoned.
+    """
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
@@ -87,7 +90,7 @@ def test_a_task_abandoned_after_its_successor_started_does_not_affect_it(any_bro
 
 
 def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_broker: EmbeddedBroker):
-    """As above, but the first instance goes on instead of being given up."""
+    """The first instance hangs with an open transaction while the second one takes over. Then the first one goes on."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
@@ -104,7 +107,7 @@ def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_b
 
 
 def test_a_zombies_new_transaction_does_not_abort_its_successors(any_broker: EmbeddedBroker):
-    """On a broker of version 1 a transaction begins with InitProducerId, which can fence a newer owner."""
+    """Under version 1 a transaction begins with InitProducerId, which can fence a newer owner."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:

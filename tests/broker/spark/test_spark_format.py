@@ -1,4 +1,4 @@
-"""df.write.format("fencepost") in a program of its own, with Spark's default settings."""
+"""df.write.format("fencepost") in a separate program, with Spark's default settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_spark_finds_the_format_without_registration(bootstrap_servers: str, top
     topic = topics.create(partitions=2)
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
-    # By its name, as in an environment that is active: Spark finds none by a path with a space.
+    # Python is called by name, as in an activated environment: Spark cannot start it by a path with a space.
     python = Path(sys.executable)
     own = {"PYSPARK_PYTHON": python.name, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     own |= {"JAVA_HOME": make_java_home(find_java(), tmp_path / "java"), "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -1,4 +1,4 @@
-"""format("fencepost") on a session with Spark's own defaults, DataFrames and streams: tasks and stages are run again."""
+"""format("fencepost") with Spark's defaults, for DataFrames and streams: Spark runs tasks and stages again."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tests.support.spark_format import COUNT, PATIENCE, numbers, save, values, w
 from tests.support.spark_queries import FileQuery, texts, users_session
 from tests.support.topics import Topics, unique
 
-# Rows are waited for, also by Python workers of Spark that has just started.
+# Tests wait for rows, also from Python workers that have just been started.
 pytestmark = pytest.mark.timeout(1_500)
 
 MANY = 200_000
 _LATE = 15
-"""The number of an Arrow batch of many rows, so that earlier ones have left the buffers between two Python workers."""
+"""The number of an Arrow batch so late that earlier batches have left the buffers between two Python workers."""
 
 FAILURES = (PySparkException, Py4JError)
 
 
 @pytest.fixture(scope="module")
 def local_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Spark keeps the files of shuffles."""
+    """The folder of Spark's shuffle files."""
     return tmp_path_factory.mktemp("spark")
 
 
@@ -51,12 +51,12 @@ def spark(local_dir: Path) -> Iterator[SparkSession]:
         "spark.stage.maxConsecutiveAttempts": "4",
         "spark.local.dir": str(local_dir),
         "spark.sql.shuffle.partitions": "2",
-        # The stage that reads a shuffle is then the one that writes.
+        # Without adaptive execution, the stage that reads the shuffle is the stage that writes to Kafka.
         "spark.sql.adaptive.enabled": "false",
         "spark.shuffle.reduceLocality.enabled": "false",
     }
     with pytest.MonkeyPatch.context() as patch:
-        # A worker's session may not run a stage again: a user's may.
+        # fencepost's own session forbids that a stage runs again; Spark's default allows it.
         patch.delitem(REQUIRED, "spark.stage.maxConsecutiveAttempts")
         engine = SparkEngine(settings)
         engine.session()
@@ -124,7 +124,10 @@ def test_a_task_whose_python_worker_dies_fails_the_write(
 def test_a_stage_that_lost_its_input_fails_the_write(
     spark: SparkSession, local_dir: Path, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
-    """One task reads two shuffled parts. What it wrote of the first is in Kafka when the second cannot be fetched."""
+    """One task reads two shuffle partitions.
+
+    Kafka has its rows of the first one when the second one cannot be fetched.
+    """
     lost = tmp_path / "lost"
     with waits_until_written(bootstrap_servers, topic, tmp_path / "written") as wait:
 
@@ -148,7 +151,7 @@ def test_a_stage_that_lost_its_input_fails_the_write(
 
 
 def other_each_time(frame: DataFrame) -> DataFrame:
-    """Bring each row to a Spark partition that is another one each time that the rows are computed."""
+    """Move each row to a random Spark partition, which changes each time the rows are computed."""
     salt = F.udf(lambda _: secrets.randbelow(1000), "INT")
     return frame.withColumn("salt", salt("value")).repartition(4, "salt").select("value")
 
@@ -156,7 +159,10 @@ def other_each_time(frame: DataFrame) -> DataFrame:
 def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
     spark: SparkSession, local_dir: Path, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
-    """A task has written its rows when later ones lose theirs: computed again, a row may be that of another task."""
+    """One task has written its rows when later tasks lose theirs.
+
+    Computed again, these may include rows of the first task.
+    """
     lost = tmp_path / "lost"
     with waits_until_written(bootstrap_servers, topic, tmp_path / "written") as wait:
 
@@ -169,7 +175,7 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
                 for file in files:
                     file.unlink()
             yield from batches
-            # Two tasks run at a time: the later ones must not have read their rows before.
+            # Two tasks run at a time, so that the later ones have not read their rows yet.
             deadline = time.monotonic() + PATIENCE
             while not lost.exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -184,7 +190,7 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
 
 @pytest.fixture
 def one_at_a_time(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
-    """A job that keeps one of the two cores, so that the tasks of others run one after the other."""
+    """A job that occupies one of the two cores, so that other jobs' tasks run one at a time."""
     begun, over = tmp_path / "begun", tmp_path / "over"
 
     def keep(_: int) -> None:
@@ -203,10 +209,11 @@ def one_at_a_time(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def random_frame(spark: SparkSession, local_dir: Path, tmp_path: Path) -> DataFrame:
-    """The numbers below COUNT, divided at random by a shuffle of an RDD, whose files are lost when a task has its rows.
+    """The numbers below COUNT, which an RDD shuffles at random; the shuffle files are deleted once a task has its rows.
 
-    A task writes the rows that it gave to a file "given-*". One that lost its rows gives none. No other task may run
-    then: Spark would run it again with the stage, beside its first attempt and with other rows.
+    A task writes the rows that it returned to a file "given-*". A task whose shuffle files were deleted returns none.
+    No other task may run at that time: Spark would run it again with the stage, beside its first attempt and with other
+    rows.
     """
     lost = tmp_path / "lost"
 
@@ -228,7 +235,10 @@ def random_frame(spark: SparkSession, local_dir: Path, tmp_path: Path) -> DataFr
 def test_rows_that_spark_reads_wrongly_are_written_as_spark_reads_them(
     random_frame: DataFrame, bootstrap_servers: str, topic: str, tmp_path: Path, sink: str
 ):
-    """Spark takes a function of an RDD for deterministic: if it is not, each sink gets some rows twice and others never."""
+    """Spark takes an RDD's function to be deterministic.
+
+    If it is not, every sink gets some rows twice and others never.
+    """
     if sink == "parquet":
         files = str(tmp_path / "parquet")
         random_frame.write.parquet(files)
@@ -291,7 +301,7 @@ def test_options_that_a_data_source_cannot_have_are_refused_with_advice(
 
 
 def test_passwords_in_options_are_hidden_in_plans_and_messages(spark: SparkSession, topic: str):
-    """The broker is not one, so that the message is that of a client with these passwords."""
+    """The address is not a Kafka broker's, so the error is one of a client with these passwords."""
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter-22";'
     secured = {
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -318,7 +328,7 @@ def stream(spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Pa
 def test_a_stream_is_written_once_however_often_its_batches_are_run(
     stream: FileQuery, bootstrap_servers: str, topic: str
 ):
-    """Spark fails a stateful query whose batch is not executed."""
+    """Spark fails a stateful query if one of its batches is not executed."""
     stream.shape = lambda frame: frame.dropDuplicates(["value"])
     stream.add("a", "b")
     stream.add("b", "c")
@@ -332,7 +342,7 @@ def test_a_stream_is_written_once_however_often_its_batches_are_run(
     stream.run()
     stream.restore(older)
     stream.add("f")
-    # The newest batch of the copy is in Kafka, and the next one has a number that is there with other rows.
+    # The copied checkpoint's newest batch is in Kafka, and its next batch number is there with other rows.
     with pytest.raises(StreamingQueryException, match="in Kafka, but with other rows"):
         stream.run()
     assert texts(bootstrap_servers, topic) == ["a", "b", "c", "d", "e"]
@@ -341,7 +351,7 @@ def test_a_stream_is_written_once_however_often_its_batches_are_run(
 def test_a_failed_batch_of_a_stream_leaves_nothing_open_and_is_written_later(
     stream: FileQuery, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
-    """Spark runs the failing task again: what its first attempt wrote must not be committed."""
+    """Spark retries the failing task, and must not commit the rows of its first attempt."""
     failed = tmp_path / "failed"
 
     def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

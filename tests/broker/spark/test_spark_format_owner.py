@@ -1,4 +1,4 @@
-"""format("fencepost") without Spark: its attempts and its driver meet in every order, on a real broker."""
+"""format("fencepost") without Spark: its task attempts and its driver commit in every order, on a real broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topic(version_servers: str) -> str:
 
 
 def begun(servers: str, topic: str, schema: StructType = SCHEMA, **options: str) -> FencepostWriter:
-    """A writer as Spark passes it on."""
+    """A batch writer after Spark has pickled it."""
     told = {"kafka.bootstrap.servers": servers, "topic": topic, **options}
     sent = pickle.dumps(begin_write(told, schema, overwrite=False))
     found: FencepostWriter = pickle.loads(sent)  # noqa: S301 - our own
@@ -49,7 +49,7 @@ def task_write(writer: FencepostWriter, task: int, attempt: int) -> TaskWrite:
 def write(writer: FencepostWriter, task: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> TaskDone:
     with closing(task_write(writer, task, attempt)) as found:
         acks = found.write(batches)
-        return TaskDone(task, attempt if found.has_claimed else None, acks, found.asked)
+        return TaskDone(task, attempt if found.has_claimed else None, acks, found.requested_counts)
 
 
 def rows(*values: str, keys: tuple[str, ...] | None = None) -> pa.RecordBatch:

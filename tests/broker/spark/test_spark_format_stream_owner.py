@@ -1,4 +1,4 @@
-"""Streams of format("fencepost") without Spark: instances of a query meet in every order, on a real broker."""
+"""Streams of format("fencepost") without Spark: instances of a query commit in every order, on a real broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def topic(version_servers: str) -> str:
 
 
 class Query:
-    """A query's checkpoint, and the calls of Spark."""
+    """A query's checkpoint, and calls that Spark would make."""
 
     def __init__(self, folder: Path, servers: str, topic: str, query: str = "a query") -> None:
         self.options = {"kafka.bootstrap.servers": servers, "topic": topic, "name": topic}
@@ -47,7 +47,7 @@ class Query:
         (self._offsets / str(batch)).write_text(f"v1\n{json.dumps({'batchTimestampMs': planned_ms})}\n0")
 
     def begin(self) -> FencepostStreamWriter:
-        """Begin the newest batch. The writer is as Spark passes it on."""
+        """Begin the newest batch, and return its writer, pickled and unpickled as by Spark."""
         sent = pickle.dumps(FencepostDataSource(self.options).streamWriter(SCHEMA, overwrite=False))
         found: FencepostStreamWriter = pickle.loads(sent)  # noqa: S301 - our own
         return found
@@ -75,12 +75,12 @@ def query(tmp_path: Path, version_servers: str, topic: str) -> Query:
 
 @pytest.fixture
 def as_driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes what follows the work of an application."""
+    """Makes the calls that follow come from the application of this name."""
     return lambda name: monkeypatch.setattr(ledger_log, "driver_process", lambda: name)
 
 
 def written(writer: FencepostStreamWriter, *values: str, task: int = 0, attempt: int = 10) -> BatchTaskDone:
-    """The message of a task that wrote these rows."""
+    """The commit message of a task that wrote these rows."""
     begun, spec = writer._begun, writer._spec
     assert begun is not None
     assert spec is not None
@@ -89,13 +89,13 @@ def written(writer: FencepostStreamWriter, *values: str, task: int = 0, attempt:
     opened = begun.open_write
     with closing(TaskWrite(spec, opened.handed_over, opened.place, task, attempt)) as found:
         acks = found.write([pa.record_batch({"value": pa.array(values)})])
-        done = TaskDone(task, attempt if found.has_claimed else None, acks, found.asked)
+        done = TaskDone(task, attempt if found.has_claimed else None, acks, found.requested_counts)
     message: BatchTaskDone = pickle.loads(pickle.dumps(BatchTaskDone(done, begun)))  # noqa: S301 - our own
     return message
 
 
 def is_open(version_servers: str, topic: str) -> bool:
-    """Whether a transaction holds back the consumers of a topic."""
+    """Whether a topic has an open transaction, which holds up its consumers."""
     written_to, stable_to = log_ends(version_servers, topic)
     return stable_to < written_to
 
@@ -140,10 +140,10 @@ def test_a_topic_that_was_created_again_is_refused(query: Query, version_servers
     assert texts(version_servers, topic) == []
 
 
-def test_commits_before_the_fence_are_seen(
+def test_commits_before_the_fencing_are_seen(
     query: Query, version_servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """The older instance commits while the newer one takes over, after it could have read the progress."""
+    """The older instance commits while the newer one takes over, too late for a read before the fencing."""
     query.plan(0, 100)
     older = written(query.begin(), "a")
     own = BeginningSink.own

@@ -1,4 +1,4 @@
-"""The rights that the Spark sink needs in Kafka: each that is missing is named, and those of docs/spark.md suffice."""
+"""The Kafka permissions of the Spark sink: a missing one is named, and those in docs/spark.md suffice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Write = Callable[[DataFrame, dict[str, str]], object]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    # As a user's session: the daemon of a worker's imports fencepost itself.
+    # As in a user's session, Spark's own daemon is used: a worker's daemon imports fencepost itself.
     engine = SparkEngine({"spark.master": "local[2]", "spark.python.daemon.module": "pyspark.daemon"})
     with users_session(engine) as session:
         yield session
@@ -80,11 +80,11 @@ def test_each_missing_right_is_named_and_the_documented_ones_suffice(
             secured.allow(user, operation, kind, resource, prefix=kind is IDS)
             given.append((operation, kind, resource))
         write(rows, options)
-        # There is a record to read from here on.
+        # From here on, there is a record to read.
         assert f"the principal lacks READ on topic {sinks}" in missing(write, rows, options)
         secured.allow(user, READ, TOPIC, sinks)
         given.append((READ, TOPIC, sinks))
-        # WRITE and READ include DESCRIBE, and nothing has to be created again.
+        # WRITE and READ include DESCRIBE, and no topic has to be created again.
         for operation, kind, resource in given:
             if operation in (DESCRIBE, CREATE):
                 secured.revoke(user, operation, kind, resource)
@@ -92,7 +92,7 @@ def test_each_missing_right_is_named_and_the_documented_ones_suffice(
         write(rows, options | {"run": "2"})
         for operation in (READ, WRITE):
             secured.revoke(user, operation, TOPIC, sinks)
-        # A write without a run keeps no record.
+        # A write without the option `run` writes no progress record.
         del options["run"]
         write(rows, options)
     finally:

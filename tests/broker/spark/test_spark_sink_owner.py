@@ -1,4 +1,4 @@
-"""The owner of a sink, without Spark: who is fenced, and what it reads."""
+"""The producer that owns a sink, without Spark: which producer is fenced, and which progress the new one reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def key() -> SinkKey:
 
 @pytest.fixture
 def older(config: SinkConfig, key: SinkKey) -> Iterator[Sink]:
-    """An owner with an open transaction that has the progress of batch 3."""
+    """An owner with an open transaction that contains the progress of batch 3."""
     with closing(Sink(config, key)) as sink:
         sink.own()
         sink._producer.begin_transaction()
@@ -53,7 +53,7 @@ def test_a_new_owner_aborts_the_open_transaction_and_does_not_see_it(older: Sink
 
 
 def test_a_new_owner_sees_all_commits_of_the_fenced_owner(older: Sink, config: SinkConfig, key: SinkKey):
-    """First InitProducerId, then the read: the other way round a commit between the two would not be seen."""
+    """InitProducerId comes first, then the read: in the other order, a commit between the two would be missed."""
 
     class LateProducer(TransactionalProducer):
         def init_transactions(self) -> None:
@@ -109,13 +109,13 @@ def test_brokers_that_cannot_be_reached_are_named(key: SinkKey, *, keeps_progres
         sink.own()
 
 
-def test_commits_open_no_connection(key: SinkKey, topics: Topics, fault_proxy: FaultProxy):
+def test_commits_open_no_new_connection(key: SinkKey, topics: Topics, fault_proxy: FaultProxy):
     config = SinkConfig.from_options({"topic": topics.create(), "bootstrap.servers": fault_proxy.address})
     with closing(Sink(config, key)) as sink:
         sink.own()
         for batch in range(4):
             if batch == 1:
-                # Each connection begins with this request.
+                # The first request on each connection is ApiVersions, so the count shows new connections.
                 opened = fault_proxy.requests[ApiKey.API_VERSIONS]
             sink._producer.begin_transaction()
             sink._commit(Progress("query", batch))
@@ -132,7 +132,7 @@ def neighbour(key: SinkKey) -> SinkKey:
 def test_progress_is_read_behind_the_open_record_of_another_sink(
     request: pytest.FixtureRequest, key: SinkKey, broker_name: str
 ):
-    """A run that was killed before its commit leaves one, until its time-out."""
+    """A run that was killed before its commit leaves an open record until its transaction times out."""
     servers = request.getfixturevalue(broker_name).bootstrap_servers
     config = SinkConfig.from_options({"bootstrap.servers": servers})
     killed, other = neighbour(key), neighbour(key)
@@ -158,7 +158,7 @@ def test_progress_is_read_behind_the_open_record_of_another_sink(
         with closing(Sink(config, neighbour(key))) as new:
             new.own()
             assert new.last is None
-        # Whose record it is has not been disturbed.
+        # The other sinks are not disturbed: they can still commit and abort.
         live._producer.commit_transaction()
         assert live._log.read() == Progress("other", 7)
         left._producer.abort_transaction()
@@ -167,7 +167,7 @@ def test_progress_is_read_behind_the_open_record_of_another_sink(
 
 
 def test_a_failed_commit_that_took_place_is_not_repeated(config: SinkConfig, key: SinkKey):
-    """As if the commit's answer was lost, and nobody could be asked for a while."""
+    """The commit's answer is lost, and the coordinator cannot be asked for a while."""
     with closing(Sink(config, key)) as sink:
         sink.own()
         sink._producer.begin_transaction()
@@ -178,7 +178,7 @@ def test_a_failed_commit_that_took_place_is_not_repeated(config: SinkConfig, key
         def decide(last: Progress | None) -> NextStep:
             return NextStep.WRITE if last is None else NextStep.SKIP
 
-        # There is no DataFrame to write.
+        # The write is skipped, so no DataFrame is needed.
         assert sink.write(None, None, Progress("query", 3), decide).skipped  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The Spark sink in a session whose executors run another Python than the driver."""
+"""The Spark sink in a session whose executors run a different Python from the driver's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.checker import read_topic
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    # As a user's session: the daemon of a worker's imports fencepost itself.
+    # As in a user's session, Spark's own daemon is used: a worker's daemon imports fencepost itself.
     engine = SparkEngine({"spark.master": "local[2]", "spark.python.daemon.module": "pyspark.daemon"})
     yield engine.session()
     engine.stop()
@@ -31,7 +31,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A Python with no packages at all."""
+    """A Python without any packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     return tmp_path / "bare" / "bin" / "python"
 
@@ -40,7 +40,7 @@ def bare_python(tmp_path: Path) -> Path:
 def test_a_python_without_the_packages_fails_the_batch_and_refuses_no_row(
     rows: DataFrame, bootstrap_servers: str, topic: str, bare_python: Path, options: dict[str, str]
 ):
-    """Rows are not to blame: skipped as bad ones they would be lost."""
+    """The rows are not to blame: if they were skipped as refused rows, they would be lost."""
     told = {"bootstrap.servers": bootstrap_servers, "topic": topic, **options}
     if options:
         told["transforms.a.type"] = "tests.broker.engine.spark.test_engine_transforms.Shouted"

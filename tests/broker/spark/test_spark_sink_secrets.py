@@ -1,4 +1,4 @@
-"""No secret in the options of a Spark sink is in what Spark shows, logs and keeps."""
+"""Spark's UI, logs and event log show no secret from a Spark sink's options."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def test_no_secret_in_options_is_shown_by_spark(secured: SecuredBroker, tmp_path
         assert any(sign in text for sign in ("fencepost", topic)), name
         for secret in (password("admin"), "of-the-store", *key.splitlines()[1:-1]):
             assert secret not in text, f"{secret} is in {name}"
-    # What Spark hides are the options of the data source.
+    # Spark hides the values of data source options.
     assert "kafka.sasl.jaas.config=*********(redacted)" in shown["pages"]

@@ -1,4 +1,4 @@
-"""The config topic on a broker: byte for byte as Connect writes it, with one leader at a time."""
+"""The config topic on a broker: the same bytes as Connect's, and one leader at a time."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_a_topic_of_two_partitions_is_refused_with_the_reason(cluster: Cluster, 
 
 
 def test_records_and_transactions_of_a_connectors_life_match_connect(cluster: Cluster):
-    """The order in the topic as a worker of Apache's writes it, markers included, but that a stop is at once.
+    """The order of records and markers is the same as an Apache worker's, except that a stop is written at once.
 
-    The same configuration again names the commit that goes on.
+    Writing the same configuration again names the commit that is still in force.
     """
     store = cluster.worker().lead()
     done(store.put_session_key(SessionKey(bytes(range(32)), "HmacSHA256", 1795255647511)))
@@ -92,7 +92,7 @@ def test_records_and_transactions_of_a_connectors_life_match_connect(cluster: Cl
     found = cluster.records()
     assert [(record.offset, record.key, record.value) for record in found] == expected
     assert {record.headers for record in found} == {()}
-    # The last record stands at 22, the end of the topic is behind its marker at 24.
+    # The last record is at offset 22. The topic ends behind the marker at 24.
     assert store.state.offset == 23
 
 
@@ -118,7 +118,7 @@ def test_a_write_is_done_once_it_is_read_back_and_notified(cluster: Cluster):
 
 
 def test_related_records_are_written_in_one_transaction(cluster: Cluster):
-    """Unlike Connect in one transaction: a leader that dies leaves nothing half done."""
+    """Unlike in Connect, one transaction has all related records, so a leader that dies leaves nothing half done."""
     store = cluster.worker().lead()
     done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
     done(store.stop_connector("c1"))
@@ -143,7 +143,7 @@ def test_a_new_connector_is_started_despite_records_of_a_deleted_namesake(cluste
     assert store.state.target_state("c1") is TargetState.PAUSED
 
 
-def test_other_workers_are_notified(cluster: Cluster):
+def test_other_workers_are_notified_of_writes(cluster: Cluster):
     follower = cluster.worker()
     follower.start()
     leader = cluster.worker().lead()
@@ -157,7 +157,7 @@ def test_other_workers_are_notified(cluster: Cluster):
 
 
 def test_a_worker_that_starts_later_agrees_and_restarts_nothing(cluster: Cluster):
-    """Requests that were written before a worker started are not for it."""
+    """A worker ignores restart requests that were written before it started."""
     store = cluster.worker().lead()
     done(store.put_connector("c1", _CONFIG))
     done(store.put_task_configs("c1", [_task(0)]))
@@ -189,7 +189,7 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
     done(old.store.put_target_state("c1", TargetState.PAUSED))
     done(new.store.read_to_end())
     done(new.store.put_connector("c1", _CONFIG))
-    # What the old one left says nothing of a connector that is made anew.
+    # The deleted connector's records do not apply to a new connector of the same name.
     assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"target-state-c1", b"connector-c1"]
 
 
@@ -250,14 +250,14 @@ def _half_write(producer: TransactionalProducer, topic: str) -> None:
     writer.close()
 
 
-def test_without_exactly_once_writes_are_plain(cluster: Cluster):
+def test_without_exactly_once_writes_are_not_transactional(cluster: Cluster):
     worker = cluster.worker(transactional=False)
     store = worker.lead()
     done(store.put_connector("c1", _CONFIG))
     done(store.put_task_configs("c1", [_task(0), _task(1)]))
     done(store.remove_connector("c1"))
     keys = [b"connector-c1", b"task-c1-0", b"task-c1-1", b"commit-c1", b"connector-c1", b"target-state-c1"]
-    # No markers lie in between.
+    # Without transactions, no markers are between the records.
     assert [(record.offset, record.key) for record in cluster.records()] == list(enumerate(keys))
 
 
@@ -287,7 +287,7 @@ def test_records_that_java_wrote_are_read_and_others_ignored(cluster: Cluster, c
 def test_records_of_an_added_partition_are_ignored_and_named(
     cluster: Cluster, topics: Topics, caplog: pytest.LogCaptureFixture
 ):
-    """They have no order with the others. What this worker writes stays in the first partition."""
+    """Their order relative to other partitions' records is unknown. This worker writes to the first partition only."""
     worker = cluster.worker()
     store = worker.lead()
     done(store.put_connector("c", {"name": "c"}))
@@ -322,7 +322,7 @@ def test_waiters_are_notified_when_the_store_is_closed(cluster: Cluster):
     _half_write(zombie, cluster.topic)
     waiting = worker.store.read_to_end()
     worker.store.close()
-    # Cancelled if its thread had not come to it yet.
+    # The read is cancelled if its thread had not started it yet.
     with pytest.raises((IllegalStateError, CancelledError)):
         waiting.result(SECONDS)
     with pytest.raises(IllegalStateError, match=cluster.topic):

@@ -1,4 +1,4 @@
-"""Offsets in Kafka: written in transactions, read by ourselves and by independent clients."""
+"""Offsets in Kafka: written in transactions, read by our store and by independent clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def producer(config: ClientConfig) -> Iterator[TransactionalProducer]:
 
 
 def _write(producer: TransactionalProducer, topic: str, offsets: OffsetRecords) -> None:
-    """Write offsets into the open transaction."""
+    """Write offsets in the open transaction."""
     writer = producer.writer()
     for partition, records in offsets.by_partition(writer.partitions(topic)):
         writer.write(topic, partition, records)
@@ -70,7 +70,7 @@ def _commit(producer: TransactionalProducer, topic: str, offsets: OffsetRecords)
 
 
 def _java_writes(bootstrap_servers: str, topic: str, key: bytes, value: bytes | None) -> None:
-    """What a Connect worker without exactly-once does; its partitioner hashes keys as ours does."""
+    """Write a record like a Connect worker without exactly-once, whose partitioner hashes keys like ours."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(topic, value, key=key)
     assert producer.flush(_SECONDS) == 0
@@ -100,7 +100,8 @@ def test_a_deleted_topic_is_created_again_and_known_offsets_stay(
     bootstrap_servers: str,
     caplog: pytest.LogCaptureFixture,
 ):
-    # One that this process has just created it would wait for, as brokers learn of it late.
+    # A topic that this process just created would be waited for, as brokers learn of it late. So another client creates
+    # it.
     topic = topics.create(config={"cleanup.policy": "compact"})
     with _store(config, topic) as store:
         offsets = ConnectorOffsetStore("orders", store)
@@ -114,7 +115,7 @@ def test_a_deleted_topic_is_created_again_and_known_offsets_stay(
         wait_for(lambda: store.topic not in admin.list_topics(timeout=_SECONDS).topics)
 
         def noticed() -> bool:
-            # For a moment its leader answers as if nothing had happened.
+            # For a moment, the leader of the deleted topic still answers.
             assert offsets.offsets() == [({"file": "a"}, {"position": 1})]
             return f"Offsets topic {store.topic} was deleted, and is created again" in caplog.text
 
@@ -188,7 +189,7 @@ def test_a_removed_offset_is_not_returned(store: OffsetStore, producer: Transact
     assert ConnectorOffsetStore("orders", store).offsets() == []
 
 
-def test_later_commits_of_another_worker_are_seen(store: OffsetStore, producer: TransactionalProducer):
+def test_a_store_sees_later_commits_of_other_workers(store: OffsetStore, producer: TransactionalProducer):
     reader = ConnectorOffsetStore("orders", store).reader()
     for position in range(5):
         offsets = ConnectorOffsetStore("orders", store).records()
@@ -283,7 +284,7 @@ def test_several_threads_read_one_store(store: OffsetStore, producer: Transactio
     assert found == [{"position": 42}] * 8
 
 
-def test_reading_offsets_takes_the_right_to_read_their_topic(secured: SecuredBroker):
+def test_reading_offsets_requires_read_access_to_their_topic(secured: SecuredBroker):
     topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
 
     def refused_operation() -> str:

@@ -1,4 +1,4 @@
-"""Offsets topics that change under a connector: another one and back again, more partitions, deleted and made again."""
+"""A connector's offsets topic changes: another topic and back, more partitions, deleted and created again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own() -> str:
 
 
 def _run(runner: TaskRunner, name: str, topic: str, limit: int, own: str | None = None, **more: str) -> None:
-    """Run a connector until so many records are written; `own` is its own offsets topic."""
+    """Run a connector until this many records are written; `own` is its own offsets topic."""
     config = {"limit": limit, **({"offsets.storage.topic": own} if own else {})}
     task, _ = runner.started(
         name, topic, config | {key.replace("_", "."): value for key, value in more.items()}, stop_at_end=True
@@ -43,7 +43,7 @@ def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
 def test_nothing_is_read_twice_if_an_own_topic_is_removed_and_used_again(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """The newest commit wins, wherever it stands."""
+    """The newest committed offset counts, whichever topic has it."""
     other = unique("other-offsets")
     for number, storage in enumerate([own, None, own, None, own, other, own, None, other], 1):
         _run(runner, name, topic, 100 * number, storage)
@@ -53,7 +53,7 @@ def test_nothing_is_read_twice_if_an_own_topic_is_removed_and_used_again(
 def test_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """What is not copied is read where it was committed."""
+    """An offset that was not copied is read from the topic in which it was committed."""
     direct = {"producer_override_bootstrap_servers": bootstrap_servers}
     retrying = {"producer.delivery.timeout.ms": "1000", "producer.request.timeout.ms": "1000"}
     group = unique("group")
@@ -70,7 +70,7 @@ def test_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail(
 
 
 def _named(before: int, now: int) -> str:
-    """A connector whose offsets have their keys' hash in partition `before` of two, and `now` of five."""
+    """A connector name whose offset key hashes to partition `before` of two, and to partition `now` of five."""
     while True:
         name = unique("connector")
         key = pa.array([f'["{name}",{{"task.id":"{name}-0"}}]'])
@@ -83,7 +83,7 @@ def _named(before: int, now: int) -> str:
 def test_an_offsets_topic_that_grows_has_nothing_read_twice(
     runner: TaskRunner, topics: Topics, topic: str, own: str, now: int, *, is_own: bool
 ):
-    """Under the worker that runs, and under one that starts behind it, which writes to partitions that are new."""
+    """A worker that knew the old partitions takes turns with new workers, which write to the new partitions."""
     name, storage, group = _named(1, now), own if is_own else None, runner.worker.config.group_id
     bootstrap_servers = runner.worker.config.bootstrap_servers
     _run(runner, name, topic, 100, storage)
@@ -98,7 +98,7 @@ def test_an_offsets_topic_that_grows_has_nothing_read_twice(
 def test_nothing_is_read_twice_after_the_offsets_topic_was_recreated(
     runner: TaskRunner, topics: Topics, topic: str, name: str, own: str
 ):
-    """What the worker has read of the former topic counts, and what it reads of the new one if that is newer."""
+    """Offsets that the worker read from the deleted topic count, unless the new topic has newer ones."""
     bootstrap_servers = runner.worker.config.bootstrap_servers
     _run(runner, name, topic, 100, own)
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
@@ -115,7 +115,7 @@ def test_nothing_is_read_twice_after_the_offsets_topic_was_recreated(
 
 
 def _late(runner: TaskRunner, name: str, own: str, saved: int | None) -> tuple[ConnectorOffsetStore, CommittedOffset]:
-    """The store of a connector with its own topic, and an offset that was committed there long ago."""
+    """The offset store of a connector with its own topic, and an offset that was committed there long ago."""
     config = runner.worker.checked(properties(name, "t", {"offsets.storage.topic": own}))
     offset = None if saved is None else {"saved": saved}
     return runner.worker.offsets(config), CommittedOffset({"task.id": f"{name}-0"}, offset, 1_000)
@@ -130,7 +130,7 @@ def _copies_done(runner: TaskRunner) -> None:
 def test_a_late_copy_is_dropped_where_something_newer_was_committed(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str, *, is_reset: bool
 ):
-    """A copy that was pending when the offsets were removed does not come back to life."""
+    """A copy that was pending at the reset must not restore the removed offset."""
     _run(runner, name, topic, 100)
     if is_reset:
         reset_offsets(runner.worker, runner.worker.checked(properties(name, topic)), confirm=lambda: None)
@@ -144,7 +144,7 @@ def test_a_late_copy_is_dropped_where_something_newer_was_committed(
 def test_a_late_copy_after_a_newer_commit_is_corrected(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
-    """Compaction keeps the last record of a key. Readers know a late copy before that."""
+    """Readers ignore a late copy, but compaction would keep it. So the newer offset is written again."""
     group = unique("group")
     with TaskRunner(fault_proxy.address, group=group) as runner, TaskRunner(bootstrap_servers, group=group) as other:
         held = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
@@ -167,7 +167,7 @@ def test_a_late_copy_after_a_newer_commit_is_corrected(
 def test_offsets_of_a_null_source_partition_are_read_shown_and_removed(
     runner: TaskRunner, bootstrap_servers: str, name: str
 ):
-    """Legal in Java, for a source that has one partition only."""
+    """In Java this is legal, for a source with only one partition."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(runner.offsets_topic, b'{"position":7}', key=f'["{name}",null]'.encode())
     assert producer.flush(_SECONDS) == 0

@@ -1,4 +1,4 @@
-"""The session key of a group of workers, which its leader writes and renews: on a real broker."""
+"""The session key of a group of workers, which the leader writes and renews, on a real broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = SessionKey(SESSION_KEY, "HmacSHA256", 2)
 
 
 def keys_of(member: Member, bootstrap_servers: str) -> int:
-    """How many session keys were written."""
+    """The number of session keys that were written."""
     records = read_topic(bootstrap_servers, member.config.config_storage.name)
     return sum(record.key == b"session-key" for record in records)
 
@@ -40,7 +40,7 @@ def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_serve
 
         await leader.lead()
 
-        # It is looked at before this: the leader's writes come one after the other.
+        # The leader writes in order, so it has checked the key's age before this write.
         await leader.write(lambda: leader.configs.put_task_count("connector", 1))
         assert leader.configs.state.session_key == key
         assert keys_of(leader, bootstrap_servers) == 1
@@ -57,7 +57,7 @@ def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_serve
 
 
 def test_a_leader_renews_the_session_key_repeatedly(bootstrap_servers: str) -> None:
-    """Also one that it finds as it begins to lead."""
+    """This includes a key that the leader finds when it becomes the leader."""
 
     async def scenario(leader: Member, follower: Member) -> None:
         await leader.lead()

@@ -1,4 +1,4 @@
-"""The status topic on a broker: byte for byte as Connect writes it, and in the background whatever happens."""
+"""The status topic on a broker: the same bytes as Connect's, written in the background whatever fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUNNING = Status("RUNNING", "host:8083", 2, version="1.0")
 
 
 class Workers:
-    """Stores over one status topic."""
+    """Several status stores on one status topic."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -124,7 +124,7 @@ def test_records_go_to_the_partitions_that_a_java_worker_would_take(workers: Wor
     assert len(set(ours.values())) == 5
 
 
-def test_all_workers_are_notified_also_those_that_start_later(workers: Workers):
+def test_workers_that_start_later_are_notified_as_well(workers: Workers):
     first, second = workers.store(), workers.store()
     first.put("c1", _RUNNING)
     first.put(_TASK, _RUNNING)
@@ -177,7 +177,7 @@ def test_a_report_after_the_next_owners_does_not_stay(workers: Workers, fault_pr
 
 
 def test_a_late_report_that_bears_the_generation_of_the_next_owner_does_not_stay(workers: Workers):
-    """As a worker of Apache's makes it about a task that did not stop in time; another group would make it for ever."""
+    """An Apache worker writes such a report of a task that did not stop in time. The owner corrects three of them."""
     owner = workers.store()
     owner.put(_TASK, Status("RUNNING", "new:8083", 5))
     _written(owner)
@@ -199,7 +199,7 @@ def test_a_late_report_that_bears_the_generation_of_the_next_owner_does_not_stay
 
 
 def test_a_report_that_is_removed_late_is_written_again(workers: Workers):
-    """A connector was deleted and created again: the one who removes the statuses of the former may come late."""
+    """A connector was deleted and created again: the tombstones for the old connector's statuses may come late."""
     owner, other = workers.store(), workers.store()
     owner.put(_TASK, _RUNNING)
     owner.put("c1", _RUNNING)
@@ -240,7 +240,7 @@ def test_no_statuses_are_repeated_for_revoked_work(workers: Workers):
 
 
 def test_statuses_stored_before_a_worker_joined_block_no_report(workers: Workers):
-    """A group that its coordinator forgot counts from 1 again."""
+    """A group whose coordinator state was lost starts again at generation 1."""
     former = workers.store()
     former.put(_TASK, Status("RUNNING", "former:8083", 57))
     former.close()
@@ -265,7 +265,7 @@ def test_a_connector_that_is_deleted_leaves_nothing(workers: Workers):
 
 
 def test_an_active_topic_that_is_known_is_not_written_again(workers: Workers):
-    """A reset makes it unknown again."""
+    """A reset of the active topics makes it unknown again."""
     store = workers.store()
     for _ in range(3):
         store.put_active_topic(_TASK, "t")
@@ -330,7 +330,7 @@ def test_a_closed_store_takes_no_reports(workers: Workers):
 def test_the_newest_status_of_equal_keys_in_two_partitions_wins(
     workers: Workers, topics: Topics, bootstrap_servers: str
 ):
-    """As after the topic got more partitions: the hash of the key belongs to another one."""
+    """After an increase of partitions, the key hashes to another partition."""
     topics.create(workers.topic, partitions=2, config={"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     old, new = (Status(state, "host:8083", 1) for state in ("PAUSED", "RUNNING"))

@@ -33,7 +33,7 @@ def test_a_second_run_of_a_name_resumes(bootstrap_servers: str, topic: str) -> N
 
 
 class RefusingTask(SourceTask):
-    """Fails at its start."""
+    """Raises in start()."""
 
     def start(self, config: object) -> None:
         del config
@@ -57,7 +57,7 @@ def test_the_error_of_a_failed_task_is_raised(bootstrap_servers: str, topic: str
 
 
 class DatedTask(SourceTask):
-    """Has a datetime as its offset."""
+    """Has a datetime in its source offset."""
 
     def start(self, config: object) -> None:
         del config
@@ -80,7 +80,7 @@ def test_an_offset_that_cannot_be_stored_is_reported_with_the_line_of_poll(boots
         ) as failed,
     ):
         running.wait_for_records(topic, 1)
-    # The worker's own frames say nothing to the author.
+    # Frames of the worker are left out of the trace: they do not help the connector's author.
     assert len(format_trace(failed.value).splitlines()) == 1
 
 
@@ -102,7 +102,7 @@ def test_numbers(fencepost_broker):
 """
 
 
-def test_the_plugin_uses_a_broker_that_runs(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_the_pytest_plugin_uses_a_running_broker(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     (tmp_path / "test_numbers.py").write_text(PLUGIN_TEST.replace("TOPIC", topic))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""A connector of changes that loses its slot: it must fail and say so, and be whole again after the documented remedy."""
+"""A connector of changes that loses its slot: it must fail and say so, and be complete after the documented remedy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.chaos.soak.rows import Promise, row_faults
 from tests.support.postgres_source import PostgresSource
 from tests.support.processes import wait_for
 
-# In a group that is shaken meanwhile.
+# Long, because the group has faults meanwhile.
 _PATIENCE_SECONDS = 300.0
 _REFUSED = ("does not exist", "it takes a new snapshot")
 
 
 class Audit:
-    """The connector of the notes, with a slot of its own."""
+    """The connector for the table `notes`, with its own slot."""
 
     def __init__(self, server: Server, cluster: Cluster, source: PostgresSource) -> None:
         self.source = source
@@ -35,19 +35,19 @@ class Audit:
 
     @property
     def configs(self) -> dict[str, dict[str, str]]:
-        """The configuration of the connector by its name."""
+        """The connector's configuration by its name."""
         return {self.source.prefix: connector_config(self.source)}
 
     def lose_slot(self) -> None:
-        """Drop the slot, wait until the connector has failed for it and says what to do, and do that."""
+        """Drop the slot, wait until the connector has failed with the documented remedy, and apply the remedy."""
         with self._one_at_a_time:
-            # A slot that is lost before the first snapshot is committed would be created anew.
+            # The first snapshot must be committed: a slot that is lost before that would just be created again.
             self._wait_for(self._streams, "the audit streams")
             self._wait_for(self._drop_slot, "the slot of the audit is dropped")
             self._losses += 1
             self._wait_for(self._refused, "the audit fails for its slot, and names the remedy")
             self._ask("PUT", "stop")
-            # Refused until the task has ended.
+            # The request is refused until the task has ended.
             self._ask("DELETE", "offsets")
             self._ask("PUT", "resume")
 
@@ -79,11 +79,11 @@ class Audit:
         return any(all(text in trace for text in _REFUSED) for trace in traces)
 
     def wait_until_captured(self) -> None:
-        """Wait until all that was written so far is in Kafka."""
+        """Wait until all rows written so far are in Kafka."""
         wait_until_captured(self.source)
 
     def faults(self) -> list[str]:
-        """Compare the topic with the table; return what is wrong."""
+        """Compare the topic with the table; return the differences."""
         return row_faults(
             "the audit",
             captured_rows(self.source, f"public.{NOTES}"),

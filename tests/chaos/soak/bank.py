@@ -1,4 +1,4 @@
-"""What a connector captures whole: the transfers of a bank, and the entries of clerks with their large transactions."""
+"""One connector captures all tables: the bank's transfers, and the clerks' entries with their large transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ_ALL = json.dumps({"data-collections": [r"public\.(savings|checking)"]})
 
 
 class Bank:
-    """The tables, and the connector that captures them and reads those of the bank again and again."""
+    """The bank's tables, and the connector that captures them, with incremental snapshots of the bank's tables."""
 
     def __init__(self, server: Server, source: PostgresSource) -> None:
         self.source = source
@@ -36,11 +36,11 @@ class Bank:
 
     @property
     def configs(self) -> dict[str, dict[str, str]]:
-        """The configuration of the connector by its name."""
+        """The connector's configuration by its name."""
         return {self.source.prefix: connector_config(self.source)}
 
     def tick(self) -> None:
-        """Have the tables read again, now and then."""
+        """Request an incremental snapshot of the bank's tables, if the last request is long enough ago."""
         if time.monotonic() < self._next_signal:
             return
         self._next_signal = time.monotonic() + _SIGNAL_EVERY_SECONDS
@@ -48,11 +48,11 @@ class Bank:
             self._database.execute("insert into signals(type, data) values ('execute-snapshot', %s)", [_READ_ALL])
 
     def wait_until_captured(self) -> None:
-        """Wait until all that was written so far is in Kafka."""
+        """Wait until all rows written so far are in Kafka."""
         wait_until_captured(self.source)
 
     def faults(self) -> list[str]:
-        """Replay the topics; return what is wrong with what they say of the tables."""
+        """Replay the topics, and compare the result with the tables; return the differences."""
         entries = row_faults(
             "the bank's entries",
             captured_rows(self.source, f"public.{ENTRIES}"),

@@ -1,4 +1,4 @@
-"""What the connectors of changes in a soak have in common."""
+"""Functions that the soak's connectors of changes share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connector_config(source: PostgresSource) -> dict[str, str]:
 
 
 def wait_until_captured(source: PostgresSource) -> None:
-    """Wait until all that was written so far is in Kafka, as the slot tells."""
+    """Wait until the slot has confirmed all that was written so far, which means that it is in Kafka."""
     database = source.database
     ((end,),) = database.execute("select pg_current_wal_flush_lsn()::text")
     captured = "select 1 from pg_replication_slots where slot_name = %s and confirmed_flush_lsn >= %s::pg_lsn"
@@ -36,7 +36,7 @@ def wait_until_captured(source: PostgresSource) -> None:
 
 
 def captured_rows(source: PostgresSource, table: str) -> Iterator[Seen]:
-    """The rows in the topic of a table whose rows are never deleted."""
+    """The rows in a table's topic, for a table whose rows are never deleted."""
     for transaction, record in records_by_transaction(source.bootstrap_servers, f"{source.prefix}.{table}"):
         event = json.loads(record.value or b"null")
         yield Seen(transaction, event["after"], snapshot=event["op"] == "r")

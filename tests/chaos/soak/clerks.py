@@ -1,4 +1,4 @@
-"""Writers of rows whose versions they count, in two tables: `entries` has a column of transactions, `notes` has none."""
+"""Writers of rows with version numbers: the table `entries` has a column with the transaction id, `notes` has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.postgres import Database
 ENTRIES, NOTES = "entries", "notes"
 TABLES = (ENTRIES, NOTES)
 
-# Small enough to be read without Spark when a connector reads the table anew.
+# Few enough rows to be read without Spark when a connector reads the table again.
 _MOST_NOTES = 2000
 _LATEST = 500
 _SAVEPOINTS = 10
@@ -46,7 +46,7 @@ def rows(database: Database, table: str) -> list[dict[str, Any]]:
 
 
 class Clerks(Writers):
-    """They insert and change rows, some in parts that they roll back, and some transactions not at all."""
+    """They insert and change rows; some savepoints and some transactions are rolled back."""
 
     def write(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
         """Write to one table or both."""
@@ -66,7 +66,7 @@ class Clerks(Writers):
 
 
 def write_much(database: Database) -> None:
-    """Write 100,000 entries in one transaction, besides as many that savepoints take back."""
+    """Write 100,000 entries in one transaction, and as many more that are rolled back to savepoints."""
     with database.connect(autocommit=False) as connection:
         for _ in range(_SAVEPOINTS):
             for end in ("rollback to s", "release s"):
@@ -77,9 +77,9 @@ def write_much(database: Database) -> None:
 
 
 def add_column(database: Database, number: int) -> None:
-    """Add a column to both tables; rows that are written from then on have a value in it."""
+    """Add a column to both tables; rows written from then on have a value in it."""
     with database.connect(autocommit=False) as connection:
-        # Who waits for a lock on a table holds up all others.
+        # While ALTER TABLE waits for its lock, all other users of the table wait, too.
         connection.execute("set lock_timeout = '5s'")
         for table in TABLES:
             connection.execute(f"alter table {table} add column extra_{number} int".encode())
@@ -88,7 +88,7 @@ def add_column(database: Database, number: int) -> None:
 
 
 def touch(database: Database, table: str) -> str:
-    """Change a row, and return the number of the transaction."""
+    """Change a row, and return the id of the transaction."""
     statement = (
         f"update {table} set version = version + 1, batch = {_batch(table)} "  # noqa: S608
         f"where id = (select min(id) from {table}) returning batch::text"

@@ -1,4 +1,4 @@
-"""What is shaken: a broker, and workers that each reach it over links of their own, and how each can be harmed."""
+"""The soak's broker and workers, each worker with its own links to the broker, and the faults that they can have."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tests.support.workers import Group, Worker
 _HEAP_MB = 160
 _SLOW_SECONDS = 0.3
 _ASK_SECONDS = 120.0
-# A node that is killed is missed after 9 s by default.
+# By default a killed broker is fenced only after 9 s.
 _BROKER = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
 
-# What a worker logs once it has been given work.
+# A worker logs this when it gets an assignment.
 _JOINED = "INFO    Generation "
 
 RUNS = "is RUNNING"
-"""What a worker logs of a task of its own."""
+"""A worker logs this of its own task."""
 
 Undo = Callable[[], object]
 
 
 class Slot:
-    """One worker of the group: its process, which comes and goes, its port, its links to the brokers and its clock."""
+    """One worker of the group: its current process, its port, its links to the brokers and its clock."""
 
     def __init__(self, group: Group, number: int, proxies: list[FaultProxy], clock: MovableClock) -> None:
         self.number = number
@@ -53,19 +53,19 @@ class Slot:
 
     @property
     def worker(self) -> Worker:
-        """The worker that was started last."""
+        """The worker process that was started last."""
         assert self._worker is not None
         return self._worker
 
     def start(self) -> None:
-        """Start a process, in place of the former one."""
+        """Start a new process for this worker."""
         self._stack.close()
         self._log_start = 0 if self._worker is None else self.log_size
         self._clock.begin()
         self._worker = self._stack.enter_context(
             self._group.starting(
                 self._port,
-                # A program has its clock from its start on.
+                # A process gets its clock settings when it starts.
                 forked=False,
                 environment={**self._clock.environment, "JAVA_HOME": str(find_java().home)},
                 bootstrap_servers=",".join(proxy.address for proxy in self._proxies),
@@ -75,33 +75,33 @@ class Slot:
 
     @property
     def output(self) -> str:
-        """What the process that was started last has logged."""
+        """The output of the latest process."""
         return self.logged(self._log_start)
 
     @property
     def log_size(self) -> int:
-        """How many bytes its processes have logged."""
+        """The number of bytes that all processes of this worker have logged."""
         return self.worker.process.log_file.stat().st_size
 
     def logged(self, start: int) -> str:
-        """What its processes have logged from a byte on."""
+        """The output of all processes of this worker from a byte position on."""
         with self.worker.process.log_file.open("rb") as log:
             log.seek(start)
             return log.read().decode(errors="replace")
 
     def told(self, task: str, start: int = 0) -> str:
-        """What the process that was started last has logged last of a task of its own, from a byte on."""
+        """The last state of its own task that the latest process has logged, from a byte position on."""
         told = re.findall(rf" Task {re.escape(task)} (is \w+|was|failed)", self.logged(max(start, self._log_start)))
         return str(told[-1]) if told else ""
 
     def errors(self) -> list[str]:
-        """The errors that all its processes have logged."""
+        """All errors that processes of this worker have logged."""
         return [line for line in self.worker.process.output.splitlines() if " ERROR " in line]
 
     def revive(self) -> str:
-        """Start a worker in place of one that ended by itself, as what looks after services does.
+        """Start a worker in place of one that ended by itself, like a service manager.
 
-        Returns what is wrong with that: nothing where it could not reach the brokers and never began.
+        Returns an error text; it is empty if the worker only failed to reach the brokers and never joined its group.
         """
         if self.worker.process.running:
             return ""
@@ -110,7 +110,7 @@ class Slot:
         return f"worker {self.number} ended with {code}:\n{output[-4000:]}" if _JOINED in output or code != 1 else ""
 
     def wait_until_healthy(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Wait until the worker is in its group, and do something again and again."""
+        """Wait until the worker is in its group; call `meanwhile` repeatedly."""
 
         def healthy() -> bool:
             meanwhile()
@@ -121,22 +121,22 @@ class Slot:
         wait_for(healthy, what=f"worker {self.number} is in its group")
 
     def kill(self) -> Undo:
-        """Kill the process; undone by another."""
+        """Kill the process; to undo it, start another one."""
         self.worker.process.kill()
         return self.start
 
     def freeze(self) -> Undo:
-        """Stop the process where it is (SIGSTOP); undone by SIGCONT."""
+        """Suspend the process (SIGSTOP); undone by SIGCONT."""
         self.worker.process.signal(signal.SIGSTOP)
         return lambda: self.worker.process.signal(signal.SIGCONT)
 
     def move_clock(self, seconds: int) -> Undo:
-        """Put the worker's clock ahead of the brokers', or behind; undone by putting it in order."""
+        """Set the worker's clock ahead of the brokers' clock, or behind it; undone by setting it back."""
         self._clock.move(seconds)
         return lambda: self._clock.move(0)
 
     def roll(self, protocol: str, meanwhile: Callable[[], None]) -> None:
-        """Stop the worker in good order and start it with another protocol; wait until it is in the group."""
+        """Stop the worker gracefully, start it with another protocol, and wait until it is in the group."""
 
         def stopped() -> bool:
             meanwhile()
@@ -152,7 +152,7 @@ class Slot:
         self.wait_until_healthy(meanwhile)
 
     def cut(self, how: str) -> Undo:
-        """Do something to the links, see CUTS; undone by healing them."""
+        """Disturb the links, see CUTS; undone by healing them."""
         for proxy in self._proxies:
             match how:
                 case "drop":
@@ -169,7 +169,7 @@ class Slot:
                     proxy.reset()
                 case "slow":
                     proxy.delay_seconds = _SLOW_SECONDS
-        # What was held back arrives late; where bytes were lost the connections are of no use any more.
+        # Held bytes arrive late. Where bytes were dropped, the connections are unusable and are reset.
         return lambda: self._heal(reset=how in ("drop", "deaf", "mute"))
 
     def _heal(self, *, reset: bool) -> None:
@@ -184,7 +184,7 @@ class Slot:
 
 
 class Cluster:
-    """A broker of some nodes and a group of workers."""
+    """A cluster of some brokers and a group of workers."""
 
     def __init__(self, broker: EmbeddedBroker, group: Group, slots: list[Slot]) -> None:
         self.broker = broker
@@ -193,7 +193,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The brokers, past the links that are shaken."""
+        """The brokers' own addresses, without the faulty links."""
         return self.broker.bootstrap_servers
 
     @property
@@ -202,27 +202,27 @@ class Cluster:
         return self.group.settings["offset.storage.topic"]
 
     def kill_node(self, node: int) -> Undo:
-        """Kill a broker; undone by starting it."""
+        """Kill a broker; undone by starting it again."""
         self.broker.nodes[node].kill()
         return self.broker.nodes[node].start
 
     def kill_nodes(self) -> Undo:
-        """Kill all brokers at once; undone by starting them."""
+        """Kill all brokers at once; undone by starting them again."""
         self.broker.kill()
         return self.broker.start
 
     def freeze_node(self, node: int) -> Undo:
-        """Stop a broker where it is (SIGSTOP); undone by SIGCONT."""
+        """Suspend a broker (SIGSTOP); undone by SIGCONT."""
         self.broker.nodes[node].pause()
         return self.broker.nodes[node].resume
 
     def restart_node(self, node: int) -> None:
-        """Stop a broker in good order and start it again."""
+        """Stop a broker gracefully and start it again."""
         self.broker.nodes[node].restart()
 
 
 def ask(cluster: Cluster, path: str) -> Any:
-    """Return what the first worker answers to a GET that has an answer; None if none has."""
+    """Send a GET to the workers in turn; return the first answer, None if no worker answers."""
     for slot in cluster.slots:
         with contextlib.suppress(OSError, http.client.HTTPException):
             answer = slot.worker.get(path)
@@ -234,7 +234,7 @@ def ask(cluster: Cluster, path: str) -> Any:
 def ask_until_done(
     cluster: Cluster, method: str, path: str, body: Any = None, *, timeout: float = _ASK_SECONDS
 ) -> None:
-    """Send a request to one worker after the other until it is carried out."""
+    """Send a request to the workers in turn until one of them has done it."""
 
     def done() -> bool:
         for slot in cluster.slots:
@@ -250,7 +250,7 @@ def ask_until_done(
 
 @contextlib.contextmanager
 def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: float) -> Iterator[Cluster]:
-    """Start a broker and the workers of a group, and wait until these are in it."""
+    """Start a broker and the workers of a group, and wait until they have joined it."""
     with contextlib.ExitStack() as stack:
         proxies = [[FaultProxy().start() for _ in range(brokers)] for _ in range(workers)]
         for proxy in (proxy for row in proxies for proxy in row):
@@ -275,7 +275,7 @@ def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: floa
             broker.bootstrap_servers,
             session_timeout_ms=str(int(session_s * 1000)),
             scheduled_rebalance_max_delay_ms="1000",
-            # A request that is not answered is given up and sent again, rather sooner than later.
+            # A short timeout: a request that is not answered is sent again sooner.
             request_timeout_ms="5000",
             socket_connection_setup_timeout_ms="1500",
             plugin_path=f"{CONNECTORS},{plugin_path(folder, 'file')}",

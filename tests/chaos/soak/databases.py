@@ -1,4 +1,4 @@
-"""The databases' part of a soak: a server, eight writers at work in it, and the connectors that read what they do."""
+"""The databases of a soak: a server, its eight writers, and the connectors that read the tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class Databases:
-    """Everything about databases that the rest of the soak deals with."""
+    """The soak's interface to everything about databases."""
 
     def __init__(self, server: Server, bank: Bank, ledger: Ledger, audit: Audit, writers: list[Writers]) -> None:
         self._server = server
@@ -35,22 +35,22 @@ class Databases:
         self._writers = writers
         self._columns = 0
         self.configs = bank.configs | ledger.configs
-        """The configurations of the connectors to which anything may be done."""
+        """The configurations of the connectors that the soak may reconfigure, stop and restart."""
         self.own_configs = audit.configs
-        """Those of the connectors whose state is part of a fault of their own."""
+        """The configurations of the connectors whose slot is dropped; the soak changes nothing else of them."""
         self.first_tasks = [f"{name}-0" for name in self.configs]
         """A task of each connector in OF_TABLES."""
 
     def tick(self) -> None:
-        """Do what is done now and then."""
+        """Make periodic requests."""
         self._bank.tick()
 
     def harm(self, action: Action) -> Undo:
-        """Do to the server what an action says; the answer undoes it."""
+        """Do an action to the server; return the function that undoes it."""
         return self._server.harm(action)
 
     def do(self, action: Action) -> None:
-        """Do what takes its time and has no end to be waited for; nothing if the server is away."""
+        """Do a long action that ends by itself; nothing if the server is down."""
         match action.kind:
             case Kind.DROP_SLOT:
                 self._audit.lose_slot()
@@ -62,8 +62,12 @@ class Databases:
                 with contextlib.suppress(psycopg.OperationalError):
                     add_column(self._server.database, self._columns)
 
+    def calm(self) -> None:
+        """End what may last although all faults are undone."""
+        self._server.end_deadlocks()
+
     def wait_until_read(self) -> None:
-        """Have the writers stop, and wait until all that they did is in Kafka."""
+        """Stop the writers, and wait until all that they wrote is in Kafka."""
         for writers in self._writers:
             writers.stop()
         self._ledger.wait_until_read()
@@ -71,7 +75,7 @@ class Databases:
         self._audit.wait_until_captured()
 
     def faults(self) -> list[str]:
-        """Compare the topics with the tables; return what is wrong."""
+        """Compare the topics with the tables; return the differences."""
         return [*self._bank.faults(), *self._ledger.faults(), *self._audit.faults()]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Two instances of a task at once: a worker stands still until the group has given its task to another, and then goes on."""
+"""Two instances of a task at once: a worker is suspended until the group has moved its task, and is then resumed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from tests.chaos.soak.cluster import RUNS, Slot
 from tests.support.processes import wait_for
 
-# A group that is shaken meanwhile.
+# Long, because the group has faults meanwhile.
 _PATIENCE_SECONDS = 300.0
 _FENCED = "newer instance"
 
 
 def holder(slots: Sequence[Slot], task: str) -> Slot | None:
-    """The one worker whose process runs the task, as it says itself: statuses may be those of a worker that is gone.
+    """The only worker whose log says that it runs the task. The status topic may still name a worker that is gone.
 
-    None as well while several say so: it cannot be told which of them is the former one.
+    Also None if several logs say so: then it is unknown which instance is the earlier one.
     """
     found = [slot for slot in slots if slot.worker.process.running and slot.told(task) == RUNS]
     return found[0] if len(found) == 1 else None
 
 
 class SecondInstance:
-    """A task whose worker stands still from the beginning of this on. Nothing tells that worker before it goes on."""
+    """A task whose worker is suspended from the constructor on. The worker learns of nothing before it is resumed."""
 
     def __init__(self, task: str, former: Slot, others: Sequence[Slot]) -> None:
         self.task = task
@@ -34,25 +34,25 @@ class SecondInstance:
         self._others = others
         self._deadline = time.monotonic() + _PATIENCE_SECONDS
         self.twice = False
-        """Whether both instances ran when the former went on."""
+        """Whether the successor ran when the former instance was resumed."""
 
     def successor(self) -> Slot | None:
-        """The other worker whose process runs the task since."""
+        """The other worker that has started the task since then."""
         slots = [slot for slot in self._others if slot.worker.process.running]
         return next((slot for slot in slots if slot.told(self.task, self._marks[slot.number]) == RUNS), None)
 
     @property
     def overdue(self) -> bool:
-        """Whether the group has had its time to give the task to another worker."""
+        """Whether the group has had enough time to move the task to another worker."""
         return time.monotonic() > self._deadline
 
     def go_on(self) -> None:
-        """Let the worker go on that stood still."""
+        """Resume the suspended worker."""
         self.twice = self.former.told(self.task) == RUNS and self.successor() is not None
         self._go_on()
 
     def wait_until_noticed(self) -> bool:
-        """Wait until the former instance has ended; return whether a write of it was refused before it heard of that."""
+        """Wait until the earlier instance has ended; return whether Kafka fenced it before it knew of its revocation."""
         start = self._marks[self.former.number]
 
         def ended() -> bool:

@@ -1,4 +1,4 @@
-"""What JdbcSource reads of the clerks' tables with mode=snapshot: one by its column of transactions, one by xmin."""
+"""JdbcSource reads the clerks' tables with mode=snapshot: one by its column of transaction ids, one by xmin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_MS = 200
 
 
 class Ledger:
-    """The connector, and what its topics have to say of the tables."""
+    """The connector, and the comparison of its topics with the tables."""
 
     def __init__(self, server: Server, cluster: Cluster, *, replicas: int) -> None:
         self._database = server.database
@@ -43,12 +43,12 @@ class Ledger:
         }
 
     def wait_until_read(self) -> None:
-        """Wait until all that was written so far is in Kafka: rows that are changed now are."""
+        """Wait until all rows written so far are in Kafka: change a row in each table, and wait for these changes."""
         last = {f"public.{table}": touch(self._database, table) for table in TABLES}
         wait_for(lambda: self._has(last), CAUGHT_UP_SECONDS, what="JdbcSource has read all")
 
     def _has(self, batches: dict[str, str]) -> bool:
-        """Whether the offsets of the tables have these transactions."""
+        """Whether the tables' offsets cover these transactions."""
         offsets = {found["partition"]["table"]: found["offset"] for found in _offsets(self._cluster)}
         visible = "select pg_visible_in_snapshot(%s::xid8, %s::pg_snapshot)"
         return all(
@@ -57,7 +57,7 @@ class Ledger:
         )
 
     def faults(self) -> list[str]:
-        """Compare the topics with the tables; return what is wrong."""
+        """Compare the topics with the tables; return the differences."""
         found = []
         for table in TABLES:
             records = records_by_transaction(self._cluster.bootstrap_servers, f"{NAME}-{table}")

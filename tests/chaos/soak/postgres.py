@@ -1,4 +1,4 @@
-"""A PostgreSQL server behind links that can be cut, on a machine whose disk is filled and whose clock is moved."""
+"""A PostgreSQL server behind links that can be cut, with a disk that can be filled and a clock that can be changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Undo = Callable[[], None]
 
 
 class Server:
-    """The server, and each harm of the schedule that it can come to."""
+    """The server, and all faults of the schedule that it can have."""
 
     def __init__(
         self, server: EmbeddedPostgres, clock: MovableClock, database: Database, proxy: FaultProxy, disk: WalDisk | None
@@ -40,7 +40,7 @@ class Server:
         self._disk = disk
 
     def harm(self, action: Action) -> Undo:
-        """Do what an action says; the answer undoes it."""
+        """Do an action; return the function that undoes it."""
         undo: Undo = _nothing
         match action.kind:
             case Kind.KILL_POSTGRES:
@@ -55,7 +55,7 @@ class Server:
             case Kind.END_SESSIONS:
                 self._end_sessions()
             case Kind.STALL_POSTGRES if action.detail == "silent":
-                # The server ends a stream whose reader says nothing.
+                # The server ends a stream if its client sends nothing for wal_sender_timeout.
                 self.proxy.to_broker = Link.HOLD
                 undo = self.proxy.heal
             case Kind.STALL_POSTGRES:
@@ -68,12 +68,24 @@ class Server:
                 undo = self._set_clock
         return undo
 
+    def end_deadlocks(self) -> None:
+        """End the sessions that wait for locks.
+
+        PostgreSQL finds a deadlock by a timer. The timer of a session may not run any more after the clock was moved.
+        """
+        with contextlib.suppress(psycopg.OperationalError):
+            self.database.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where wait_event_type = 'Lock' and backend_type = 'client backend'"
+            )
+
     def _start(self) -> None:
         self._clock.begin()
         self._server.start()
 
     def _set_clock(self) -> None:
         self._clock.move(0)
+        self.end_deadlocks()
 
     def _cut_no_more(self) -> None:
         self.proxy.cut_after = None
@@ -105,21 +117,21 @@ class Server:
 
 
 def _nothing() -> None:
-    """Undo what ends by itself, or was not done."""
+    """Undo an action that ends by itself, or that was not done."""
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
-        # A connection that has ended meanwhile takes its process along.
+        # A server process ends with its connection.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 @contextlib.contextmanager
 def running_server(logs: Path, tell: Callable[[str], None]) -> Iterator[Server]:
-    """Run a server, whose log is put to `logs` in the end. Where nothing may be mounted, its disk is never full."""
+    """Run a server; copy its log to `logs` at the end. Where nothing may be mounted, its disk is never full."""
     with contextlib.ExitStack() as stack:
-        # Unlike the soak's, a folder that every user may enter: the server of a root user runs as another.
+        # A folder that every user may enter, unlike the soak's: the server of a root user runs as another user.
         folder = Path(tempfile.mkdtemp(prefix="fencepost-soak-postgres-"))
         stack.callback(shutil.rmtree, folder)
         folder.chmod(0o755)

@@ -1,7 +1,7 @@
-"""Whether a topic says of a table exactly what happened to it: rows whose versions are counted by those who write them.
+"""Whether a topic has exactly the changes of a table: each writer counts the versions of a row.
 
-Each row has an `id`, a `version` that grows by one with each change, and in `batch` the number of the database
-transaction that wrote this version. Rows are never deleted.
+Each row has an `id`, a `version` that grows by one with each change, and in `batch` the id of the database transaction
+that wrote this version. Rows are never deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 class Promise(Enum):
-    """What a source promises of the versions of a row."""
+    """The versions of a row that a source guarantees to write."""
 
     EACH = "each version, in order"
     LATEST = "later and later ones, and the last in the end"
@@ -26,7 +26,7 @@ class Promise(Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """A row in a topic, and the transaction of Kafka that it is of. With `snapshot` it was read in the table."""
+    """A row in a topic, and its Kafka transaction. `snapshot` says whether it was read from the table."""
 
     transaction: Hashable
     row: Row
@@ -34,14 +34,14 @@ class Seen:
 
 
 def cleaned(row: Row) -> dict[str, Any]:
-    """A row as it is compared: columns that came later are null in it, or not there; numbers may come as texts."""
+    """A row in comparable form: columns added later may be null or missing; numbers may be strings."""
     return {name: value for name, value in row.items() if value is not None} | {"batch": int(row["batch"])}
 
 
 def row_faults(name: str, seen: Iterable[Seen], table: Iterable[Row], promise: Promise, *, snapshots: int) -> list[str]:
-    """Return what is wrong with the rows of a topic, each id's in the order of the topic.
+    """Return the errors in a topic's rows; each id's rows are in the topic's order.
 
-    The rows of a snapshot are of one transaction of Kafka; there were at most `snapshots` of them.
+    The rows of one snapshot are in one Kafka transaction; there were at most `snapshots` snapshots.
     """
     last: dict[int, Row] = {}
     batches: dict[int, Hashable] = {}
@@ -70,7 +70,7 @@ def row_faults(name: str, seen: Iterable[Seen], table: Iterable[Row], promise: P
 
 
 def _out_of_place(former: Row | None, row: Row, promise: Promise, *, snapshot: bool) -> str:
-    """What is wrong with a version that follows another; nothing if it is right."""
+    """The error in a version that follows another one; empty if there is none."""
     version, before = row["version"], 0 if former is None else former["version"]
     if version < before or (version == before and not snapshot):
         return "doubled or out of order"

@@ -25,13 +25,13 @@ _PARTITIONS = 3
 _BYSTANDER_TASKS = 5
 _BYSTANDER_POLL_MS = 500
 _SAMPLE_EVERY_SECONDS = 5.0
-# What buffers and restarts of tasks change in the memory of a worker whose brokers are killed.
+# A worker whose brokers are killed may grow by this much, for buffers and restarts of tasks.
 _MOST_GROWTH_MIB = 16.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many actions there were, the report of each connector's topic, and what else is wrong.
+    """The number of actions, the report of each connector's topic, and other errors.
 
     `counts` says how often each was done, and how often there were two instances of a task. `logged` are the errors in
     the workers' logs, among them tasks that were FAILED for a while: to be read by a human.
@@ -45,12 +45,12 @@ class Outcome:
 
     @property
     def sound(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether no error was found."""
         return not self.faults and all(report.sound and report.records for report in self.reports.values())
 
 
 def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, tell: Tell) -> Outcome:
-    """Shake a new cluster for some time, let it settle, and judge."""
+    """Run a new cluster with faults for some time, let it settle, and judge it."""
     lines = folder / "lines.txt"
     lines.touch()
     configs = dict(itertools.islice(configurations(lines).items(), size.connectors))
@@ -76,10 +76,12 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
         try:
             storm.run(actions, seconds)
         except BaseException:
-            # What is frozen has to end as well.
+            # Suspended processes have to end as well.
             with contextlib.suppress(Exception):
                 storm.calm()
             raise
+        if databases is not None:
+            databases.calm()
         tell("All is well again; waiting until the connectors are at work")
         faults = [*storm.ended, *settle(cluster, every, tell)]
         if databases is not None and not faults:
@@ -113,10 +115,10 @@ def _all_of(ticks: Sequence[Callable[[], None]]) -> Callable[[], None]:
 
 
 def _growth(bystander: Bystander, tell: Tell) -> list[str]:
-    """Judge the worker that nobody asked anything; its records as well."""
+    """Judge the memory and the records of the worker that got no requests."""
     growth = Growth.of(bystander.samples)
     tell(f"The bystander grew by {growth}, {growth.total:.1f} MiB; {bystander.stopped()} records, each once")
-    # In a short run of a busy machine the line through the samples says little: what is surely more than the bound counts.
+    # A short run on a busy machine gives an uncertain slope, so only the growth beyond its margin counts.
     sure = growth.total * max(0.0, 1 - growth.margin / growth.per_hour) if growth.per_hour > 0 else 0.0
     if sure <= _MOST_GROWTH_MIB:
         return []
@@ -124,7 +126,7 @@ def _growth(bystander: Bystander, tell: Tell) -> list[str]:
 
 
 def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
-    """A function that acts now and then."""
+    """A function that calls `act`, but not more often than every `seconds`."""
     due = time.monotonic()
 
     def tick() -> None:
@@ -137,7 +139,7 @@ def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
 
 
 def _writes_lines(path: Path) -> Callable[[], None]:
-    """A function that adds a line to the file."""
+    """A function that appends a line to the file."""
     numbers = itertools.count(1)
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""What is done to the group, and when: a stream of actions that a seed decides."""
+"""The faults and requests of a soak, and their times: a stream of actions determined by a seed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tests.hostile.cases import harmless
 
 
 class Kind(StrEnum):
-    """What can be done."""
+    """The kinds of actions."""
 
     KILL_WORKER = "kill worker"
     FREEZE_WORKER = "freeze worker"
     CUT_WORKER = "cut worker off"
     SECOND_INSTANCE = "second instance of a task"
     MOVE_CLOCK = "move clock of worker"
+    KILL_JVMS = "kill the JVMs of Java connectors"
     KILL_BROKER = "kill broker"
     FREEZE_BROKER = "freeze broker"
     RESTART_BROKER = "restart broker"
@@ -45,8 +46,11 @@ class Kind(StrEnum):
 PROTOCOLS = ("eager", "compatible", "sessioned")
 
 CUTS = ("drop", "deaf", "mute", "hold", "refuse", "reset", "slow")
-"""What becomes of a worker's way to the brokers: lost both ways, answers lost, requests lost, kept back, refused,
-connections reset once, each message late."""
+"""Faults of a worker's links to the brokers.
+
+drop: both directions are lost; deaf: answers are lost; mute: requests are lost; hold: data are held back; refuse:
+connections are refused; reset: connections are reset once; slow: each message is late.
+"""
 
 _HOW_OFTEN = {
     Kind.KILL_WORKER: 4,
@@ -54,6 +58,7 @@ _HOW_OFTEN = {
     Kind.CUT_WORKER: 5,
     Kind.SECOND_INSTANCE: 5,
     Kind.MOVE_CLOCK: 4,
+    Kind.KILL_JVMS: 4,
     Kind.KILL_BROKER: 2,
     Kind.FREEZE_BROKER: 1,
     Kind.RESTART_BROKER: 1,
@@ -78,31 +83,33 @@ _HOW_OFTEN = {
 }
 
 WAYS_TO_MISBEHAVE = tuple(sorted(harmless(Path())))
-"""Hostile connectors that run beside the good ones for a while."""
+"""Hostile connectors that run next to the others for a while."""
 
 LOADS = (Kind.DROP_SLOT, Kind.LARGE_TRANSACTION, Kind.ADD_COLUMN)
-"""What takes its time beside all others, and is not undone."""
+"""Long actions that run next to all others, and are not undone."""
 
 OF_POSTGRES = (
     Kind.KILL_POSTGRES, Kind.CUT_POSTGRES, Kind.CUT_IN_BLOCK, Kind.END_SESSIONS, Kind.STALL_POSTGRES,
     Kind.FILL_WAL_DISK, Kind.MOVE_POSTGRES_CLOCK, *LOADS,
 )  # fmt: skip
-"""What is done to PostgreSQL."""
+"""The actions on PostgreSQL."""
 
 OF_TABLES = ("PostgresSource", "JdbcSource")
-"""The connectors of a database, a task of which comes to be there twice: it is the target's number."""
+"""The database connectors that get a second instance of a task; the action's target is an index in this list."""
 
 OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER, Kind.KILL_KAFKA)
-"""What is done to the brokers."""
+"""The actions on the brokers."""
+
+_WITHOUT_TARGET = (Kind.ROLL, Kind.MISBEHAVE, Kind.KILL_KAFKA, Kind.KILL_JVMS, *OF_POSTGRES)
 
 STALLS = ("silent", "frozen")
-"""The readers of its streams say nothing, or those who send them stand still."""
+"""silent: the client of a replication stream sends nothing; frozen: the server's WAL sender is suspended."""
 
 WORKER_CLOCKS = ("-120", "-20", "20", "120")
-"""Seconds that the clock of a worker is ahead: two of them are closer together than signatures are valid (300 s)."""
+"""Seconds that a worker's clock is ahead. Any two clocks differ by less than the lifetime of a signature, 300 s."""
 
 POSTGRES_CLOCKS = ("-60", "-86400", "-34560000")
-"""Not ahead of the machine's, see `clocked_programs`: when it is put back in order it leaps forward all the same."""
+"""Never ahead of the machine's clock, see `clocked_programs`. Setting it back is a leap forward anyway."""
 
 _LONGEST_BLOCK = 20_000
 _DETAILS = {
@@ -131,14 +138,14 @@ _LASTS = {
     Kind.MOVE_POSTGRES_CLOCK: (2, 20),
 }
 HARMS_OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
-"""What a worker comes to, one at a time."""
+"""The faults of a worker; it has one of them at a time."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """`pause` seconds after the action before, do it to the worker, broker or connector number `target`.
+    """`pause` seconds after the previous action, do this one to the worker, broker or connector number `target`.
 
-    What has an end is ended after `lasts` seconds, while others go on. `detail` is one of CUTS or STALLS, the
+    An action with an end is undone after `lasts` seconds, while others go on. `detail` is one of CUTS or STALLS, the
     protocol that is rolled out, the new tasks.max, a task's number, one of WAYS_TO_MISBEHAVE, a number of bytes, or of
     seconds that a clock is ahead. A second instance lasts until there are two, see `instances`.
     """
@@ -150,13 +157,13 @@ class Action:
     detail: str
 
     def __str__(self) -> str:
-        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE, Kind.KILL_KAFKA, *OF_POSTGRES) else f" {self.target}"
+        what = "" if self.kind in _WITHOUT_TARGET else f" {self.target}"
         return f"{self.kind}{what}{f': {self.detail}' if self.detail else ''}{f', {self.lasts:.1f} s' if self.lasts else ''}"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many there are of what actions are done to, and the session timeout of a worker in seconds.
+    """The number of workers and brokers, and so on, for the actions, and a worker's session timeout in seconds.
 
     With `postgres` there are two more connectors, of a database's tables, and one whose slot is dropped.
     """
@@ -169,7 +176,7 @@ class Size:
 
 
 def actions(seed: int, size: Size) -> Iterator[Action]:
-    """Yield the actions of a seed, without end. A broker that stands alone is left alone."""
+    """Yield the actions of a seed, without end. A single broker gets no faults."""
     chance = random.Random(seed)
     missing = (() if size.brokers > 1 else OF_BROKERS) + (() if size.postgres else (*OF_POSTGRES, Kind.SECOND_INSTANCE))
     kinds = [kind for kind in Kind if kind not in missing]
@@ -189,7 +196,7 @@ def _targets(kind: Kind, size: Size) -> int:
         return size.workers
     if kind is Kind.SECOND_INSTANCE:
         return len(OF_TABLES)
-    if kind in OF_POSTGRES:
+    if kind in OF_POSTGRES or kind is Kind.KILL_JVMS:
         return 1
     return size.brokers if kind in OF_BROKERS else size.connectors + len(OF_TABLES) * size.postgres
 
@@ -197,7 +204,7 @@ def _targets(kind: Kind, size: Size) -> int:
 def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
     match kind:
         case Kind.FREEZE_WORKER | Kind.CUT_WORKER:
-            # Shorter than the session, so that nobody notices, or long enough for the others to take over.
+            # Shorter than the session timeout, so that nobody notices, or long enough for other workers to take over.
             return chance.choice((chance.uniform(0.2, 2), size.session_s * chance.uniform(1.2, 2.5)))
         case Kind.STALL_POSTGRES:
             # Shorter or longer than wal_sender_timeout.

@@ -11,7 +11,7 @@ from fencepost import SourceRecord, SourceTask
 from tests.support.java_plugins import FILE_STREAM
 from tests.support.sequence_source import SequenceConnector, SequenceTask, properties
 
-# Often enough to be in a transaction whenever something happens, and rarely enough to leave the machine to the workers.
+# Often enough to be in a transaction at any fault, and rarely enough to leave CPU to the workers.
 _POLL_MS = 60
 _COMMIT_EVERY = 3
 _SHARE_OF_ABORTED = 0.3
@@ -21,7 +21,7 @@ OF_LINES = ("lines", "java")
 
 
 class NumberedTask(SequenceTask):
-    """Counts, and sends JSON that `fencepost verify` reads."""
+    """Counts, and sends JSON records that `fencepost verify` can check."""
 
     def _record(self, seq: int) -> SourceRecord:
         value = json.dumps({"task": self._id, "seq": seq})
@@ -29,7 +29,7 @@ class NumberedTask(SequenceTask):
 
 
 class CommittingTask(NumberedTask):
-    """Ends a transaction at every third poll."""
+    """Commits a transaction at every third poll."""
 
     def start(self, config: Mapping[str, str]) -> None:
         super().start(config)
@@ -44,7 +44,7 @@ class CommittingTask(NumberedTask):
 
 
 class AbortingTask(NumberedTask):
-    """Commits what it polled, and then at times sends records that it aborts: they have no number."""
+    """Commits each poll's records, and then sometimes sends records that it aborts, without a number."""
 
     def start(self, config: Mapping[str, str]) -> None:
         super().start(config)
@@ -57,7 +57,7 @@ class AbortingTask(NumberedTask):
         transaction = self.context.transaction_context
         transaction.commit_transaction(records[-1])
         if self._chance.random() < _SHARE_OF_ABORTED:
-            # The offsets of what is aborted are committed all the same: nothing of this may be sent again.
+            # The offset of an aborted record is committed all the same, so it repeats the last record's offset.
             doomed = SourceRecord(self._partition, {"saved": self.seq}, self._topic, value="aborted", key=self._id)
             transaction.abort_transaction(doomed)
             records.append(doomed)
@@ -80,7 +80,7 @@ class AbortingConnector(SequenceConnector):
 
 
 def configurations(lines: Path) -> dict[str, dict[str, str]]:
-    """The configurations of the soak's connectors by name, each of which writes to the topic of that name."""
+    """The soak's connector configurations by name; each connector writes to the topic of its name."""
     return {
         "lines": {
             "name": "lines",
@@ -92,11 +92,7 @@ def configurations(lines: Path) -> dict[str, dict[str, str]]:
         },
         "aborting": _numbered("aborting", AbortingConnector, tasks=2) | {"transaction.boundary": "connector"},
         "polling": _numbered("polling", NumberedConnector, tasks=3),
-        "timed": _numbered("timed", NumberedConnector, tasks=2)
-        | {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "700"},
-        "committing": _numbered("committing", CommittingConnector, tasks=2)
-        | {"transaction.boundary": "connector", "offsets.storage.topic": "committing-offsets"},
-        # Kafka's own, from its jar, in a JVM of whichever worker has it.
+        # Kafka's own connector, from its jar, in a JVM of its current worker.
         "java": {
             "name": "java",
             "connector.class": f"java:{FILE_STREAM}",
@@ -108,6 +104,10 @@ def configurations(lines: Path) -> dict[str, dict[str, str]]:
             "key.converter": _STRING,
             "value.converter": _STRING,
         },
+        "timed": _numbered("timed", NumberedConnector, tasks=2)
+        | {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "700"},
+        "committing": _numbered("committing", CommittingConnector, tasks=2)
+        | {"transaction.boundary": "connector", "offsets.storage.topic": "committing-offsets"},
     }
 
 

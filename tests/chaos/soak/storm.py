@@ -1,7 +1,8 @@
-"""Does to a cluster what a schedule says, and tells what it does."""
+"""Runs the actions of a schedule on a cluster, and reports them."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import time
 from collections import Counter
@@ -9,30 +10,33 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import psutil
+
 from tests.chaos.soak.cluster import Cluster, Slot, Undo
 from tests.chaos.soak.databases import Databases
 from tests.chaos.soak.instances import SecondInstance, holder
 from tests.chaos.soak.schedule import HARMS_OF_WORKERS, LOADS, OF_BROKERS, OF_POSTGRES, Action, Kind
 from tests.hostile.cases import harmless
+from tests.support.java_runs import jvms
 
 _REQUESTS_AT_ONCE = 8
 _TICK_SECONDS = 0.05
 _HOLDER_SECONDS = 60.0
 
 HOSTILE = "hostile-"
-"""How the names of hostile connectors begin."""
+"""The prefix of hostile connectors' names."""
 
 Tell = Callable[[str], None]
 
 Over = Callable[[], bool]
-"""Whether it is time to undo something."""
+"""Whether it is time to undo an action."""
 
 
 class Storm:
-    """Runs actions one after the other; what they started goes on until its time is over.
+    """Runs actions one after the other; their effects last until they are undone.
 
-    A worker has one harm at a time, the brokers have one together: with two of three away nothing could go on,
-    as is tried with all of them.
+    A worker has one fault at a time, and so have the brokers together: with two of three brokers down nothing would
+    work, which the action that kills all of them tests.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class Storm:
         tick: Callable[[], None],
         databases: Databases | None = None,
     ) -> None:
-        """`tick` is called again and again between actions; `databases` is where those to PostgreSQL go."""
+        """`tick` is called again and again between actions; `databases` does the actions on PostgreSQL."""
         self._cluster = cluster
         self._configs = configs
         self._names = list(configs)
@@ -52,18 +56,17 @@ class Storm:
         self._databases = databases
         self._undo: dict[str, tuple[Over, Undo]] = {}
         self._instances: dict[str, SecondInstance] = {}
-        """Those that are not there yet, by the worker that stands still."""
+        """Second instances that do not exist yet, by their suspended worker."""
         self._requests: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="soak-request")
         self.done = 0
         self.counts: Counter[str] = Counter()
-        """How often each kind of action was done, and what came of those that bring about second instances."""
+        """How often each kind of action was done, and the outcomes of second instances."""
         self.ended: list[str] = []
-        """The workers that ended by themselves when they were at work, with the end of their logs, and what else
-        was not as it should be meanwhile."""
+        """Workers that ended by themselves after they had joined, with the end of their logs, and other errors."""
 
     def run(self, actions: Iterable[Action], seconds: float) -> None:
-        """Run actions until they or the time are over, and let what lasts come to its end."""
+        """Run actions until there are no more or the time is over; then wait for those that still last."""
         deadline = time.monotonic() + seconds
         for action in actions:
             until = time.monotonic() + action.pause
@@ -83,7 +86,7 @@ class Storm:
         self.calm()
 
     def calm(self) -> None:
-        """End at once all that harms, and wait for the answers to all requests."""
+        """Undo all faults at once, and wait for the answers to all requests."""
         for target in list(self._undo):
             self._end(target)
         self._pool.shutdown()
@@ -91,7 +94,7 @@ class Storm:
             request.result()
 
     def _go_on(self) -> None:
-        """Let a moment pass, and end what has lasted long enough."""
+        """Wait for a moment, and undo actions whose time is over."""
         self._end_what_is_over()
         self._look_after_workers()
         self._tick()
@@ -111,7 +114,7 @@ class Storm:
                     self.ended.append(wrong)
 
     def _obstacle(self, action: Action) -> str:
-        """Why an action is left out; nothing if it is done."""
+        """The reason to leave an action out; empty if it is to be done."""
         if action.kind in (*OF_BROKERS, Kind.SECOND_INSTANCE) and "Kafka" in self._undo:
             return "Kafka is down"
         one = action.kind in HARMS_OF_WORKERS and f"worker {action.target}" in self._instances
@@ -133,16 +136,10 @@ class Storm:
                 slot, clock = cluster.slots[action.target], f"the clock of worker {action.target}"
                 self._end(clock)
                 self._harm(clock, action, lambda: slot.move_clock(int(action.detail)))
-            case Kind.KILL_KAFKA:
-                self._end("broker")
-                self._harm("Kafka", action, cluster.kill_nodes)
-            case Kind.KILL_BROKER | Kind.FREEZE_BROKER:
-                self._end("broker")
-                harm = cluster.kill_node if action.kind is Kind.KILL_BROKER else cluster.freeze_node
-                self._harm("broker", action, lambda: harm(action.target))
-            case Kind.RESTART_BROKER:
-                self._end("broker")
-                cluster.restart_node(action.target)
+            case Kind.KILL_JVMS:
+                self._kill_jvms()
+            case kind if kind in OF_BROKERS:
+                self._do_to_brokers(action)
             case Kind.ROLL:
                 for slot in cluster.slots:
                     self._end(self._worker(slot))
@@ -153,6 +150,28 @@ class Storm:
             case _:
                 self._ask(action, self._names[action.target])
 
+    def _do_to_brokers(self, action: Action) -> None:
+        cluster = self._cluster
+        self._end("broker")
+        match action.kind:
+            case Kind.KILL_KAFKA:
+                self._harm("Kafka", action, cluster.kill_nodes)
+            case Kind.RESTART_BROKER:
+                cluster.restart_node(action.target)
+            case kind:
+                harm = cluster.kill_node if kind is Kind.KILL_BROKER else cluster.freeze_node
+                self._harm("broker", action, lambda: harm(action.target))
+
+    def _kill_jvms(self) -> None:
+        killed = 0
+        for slot in self._well():
+            for jvm in jvms(slot.worker.process.pid):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    jvm.kill()
+                    killed += 1
+        self.counts["JVMs killed"] += killed
+        self._tell(f"  killed {killed} JVMs")
+
     def _do_to_databases(self, action: Action, databases: Databases) -> None:
         if action.kind in LOADS:
             self._requests.append(self._pool.submit(self._load, action, databases))
@@ -162,7 +181,7 @@ class Storm:
         self._harm(target, action, lambda: databases.harm(action))
 
     def _bring_about(self, task: str) -> None:
-        """Freeze the worker that runs a task until another does; left out if none runs it for some time."""
+        """Suspend the worker that runs a task until another one runs it; left out if no worker ever runs it."""
         deadline = time.monotonic() + _HOLDER_SECONDS
         while (former := holder(self._cluster.slots, task)) not in self._well() and time.monotonic() < deadline:
             self._go_on()
@@ -179,7 +198,7 @@ class Storm:
         return instance.overdue or instance.successor() in self._well()
 
     def _leave_alone(self, target: str) -> None:
-        """Let the former instance of a task go on beside the new one."""
+        """Resume the former instance of a task next to the new one."""
         instance = self._instances.pop(target)
         instance.go_on()
         if not instance.twice:
@@ -226,7 +245,7 @@ class Storm:
         return f"worker {slot.number}"
 
     def _ask(self, action: Action, name: str) -> None:
-        """Send a request in another thread, for workers may take long: to one that nothing harms, if there is one."""
+        """Send a request in another thread, as the answer may take long; a worker without faults is preferred."""
         path = f"/connectors/{name}"
         match action.kind:
             case Kind.SCALE:
@@ -244,7 +263,7 @@ class Storm:
                 self._request("POST", f"{path}/tasks/{action.detail}/restart")
 
     def _misbehave(self, action: Action) -> None:
-        """Create a hostile connector with a topic of its own, which is deleted when its time is over."""
+        """Create a hostile connector with its own topic, which is deleted with it when its time is over."""
         hostile = f"{HOSTILE}{self.done}"
         folder = self._cluster.group.folder / hostile
         folder.mkdir()

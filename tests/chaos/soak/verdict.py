@@ -1,4 +1,4 @@
-"""What is left of the group after the storm, and whether everything is where it should be."""
+"""The state of the group after the storm, and the check of its topics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.checker import read_offsets
 from tests.support.processes import wait_for
 from tests.support.workers import Worker
 
-# A group that was just shaken, on a busy machine.
+# Long, because the group just had faults and the machine is busy.
 _SETTLED_SECONDS = 300.0
 
 
 def settle(cluster: Cluster, configs: Mapping[str, dict[str, str]], tell: Tell) -> list[str]:
-    """Wait until all connectors are at work again with the configuration they began with; return what is not.
+    """Wait until all connectors run again with their first configuration; return the errors.
 
-    Nothing is restarted: what is FAILED is a fault of the group, and told with its trace.
+    Nothing is restarted: a FAILED connector or task is an error of the group, reported with its trace.
     """
     for slot in cluster.slots:
         slot.wait_until_healthy()
@@ -52,7 +52,7 @@ def _wait_until_settled(worker: Worker, name: str, tasks: int) -> None:
 
 
 def _delete_hostile_connectors(cluster: Cluster) -> None:
-    """Those whose creation or deletion a storm held up are there still."""
+    """Delete hostile connectors that are left because the storm delayed their creation or deletion."""
     worker = cluster.slots[0].worker
 
     def gone() -> bool:
@@ -91,7 +91,7 @@ def judge(cluster: Cluster, configs: Mapping[str, dict[str, str]], lines: Path) 
 
 
 def stop(cluster: Cluster, names: Collection[str]) -> None:
-    """Stop connectors, and wait until they are."""
+    """Stop connectors, and wait until they are STOPPED."""
     for name in names:
         ask_until_done(cluster, "PUT", f"/connectors/{name}/stop")
     for name in names:
@@ -104,7 +104,7 @@ def _position(cluster: Cluster, name: str) -> int | None:
 
 
 def _asked(name: str, offsets_topic: str) -> Asked:
-    # The offset of a line is where it ends in its file, not its number.
+    # A line's offset is its end position in the file, not its number.
     numbered = name not in OF_LINES
     return Asked(
         sequence=RecordField("value", ("seq",)),

@@ -1,4 +1,4 @@
-"""Connectors that use what they are handed as nobody should."""
+"""Connectors that misuse the contexts and objects that they get."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from good import Numbers, NumbersTask
 
 
 class Restless(Numbers):
-    """Asks for other tasks all the time."""
+    """Requests a reconfiguration of its tasks all the time."""
 
     def start(self, config):
         super().start(config)
@@ -27,7 +27,7 @@ class Restless(Numbers):
 
 
 class Fickle(Restless):
-    """Has other task configurations each time that it is asked."""
+    """Returns different task configurations at each call."""
 
     def task_configs(self, max_tasks):
         return [{**config, "now": str(time.time_ns())} for config in super().task_configs(max_tasks)]
@@ -43,7 +43,7 @@ ERRORS = {
 
 
 class Complaining(Numbers):
-    """Reports as an error what is none, from threads of its own."""
+    """Reports things that are not errors as errors, from its own threads."""
 
     def start(self, config):
         super().start(config)
@@ -55,7 +55,7 @@ class Complaining(Numbers):
 
 
 class AskingTask(NumbersTask):
-    """Reads offsets in the wrong ways."""
+    """Requests offsets in wrong ways."""
 
     ASKS = {
         "text": lambda reader: reader.offset("partition"),
@@ -71,14 +71,14 @@ class AskingTask(NumbersTask):
 
 
 class Asking(Numbers):
-    """Has a task that asks for offsets of what is not a source partition."""
+    """Has a task that requests offsets for invalid source partitions."""
 
     def task_class(self):
         return AskingTask
 
 
 class BoundaryTask(NumbersTask):
-    """Defines transactions in the wrong ways."""
+    """Defines transaction boundaries in wrong ways."""
 
     def poll(self):
         records = super().poll()
@@ -106,7 +106,7 @@ class BoundaryTask(NumbersTask):
 
 
 class Boundaries(Numbers):
-    """Has a task that defines transactions."""
+    """Has a task that defines transaction boundaries."""
 
     def task_class(self):
         return BoundaryTask
@@ -116,7 +116,7 @@ class Boundaries(Numbers):
 
 
 class FrozenTask(NumbersTask):
-    """Refuses to be given its context."""
+    """Refuses to have its context set."""
 
     def __setattr__(self, name, value):
         if name == "context":
@@ -125,7 +125,7 @@ class FrozenTask(NumbersTask):
 
 
 class Frozen(Numbers):
-    """Has a task that cannot be given anything."""
+    """Has a task whose attributes cannot be set."""
 
     def task_class(self):
         return FrozenTask

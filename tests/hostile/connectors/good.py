@@ -1,4 +1,4 @@
-"""A connector as its author should write it: numbers its records, and goes on at what was committed."""
+"""A connector as its author should write it: it numbers its records, and resumes at its committed offset."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NumbersTask(SourceTask):
 
 
 class Numbers(SourceConnector):
-    """One source partition for each task, always as many tasks as allowed."""
+    """One source partition for each task, and always tasks.max tasks."""
 
     def start(self, config):
         self.config_of_all = dict(config)

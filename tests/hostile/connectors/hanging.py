@@ -1,4 +1,4 @@
-"""Connectors that wait for what never comes, in the method `where`."""
+"""Connectors that hang in the method `where`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from good import Numbers, NumbersTask
 
 
 def wait_for_ever():
-    """Take a lock that is taken: no signal and no exception ends this."""
+    """Deadlock on a lock that is held: no signal and no exception ends this."""
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
@@ -42,7 +42,7 @@ class HangingTask(NumbersTask):
 
 
 class Hanging(Numbers):
-    """Hangs in a method of the connector, else its tasks do."""
+    """Hangs in a method of the connector, or else of its tasks."""
 
     def hang_in(self, where, config):
         if config.get("where") == f"connector {where}":

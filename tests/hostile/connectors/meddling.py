@@ -1,4 +1,4 @@
-"""Connectors that change the process that they run in, once, and then number as good ones do."""
+"""Connectors that change their process once, and then number records like good ones."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ MILD = {
     "sockets time out": lambda: socket.setdefaulttimeout(0.001),
     "switch interval": lambda: sys.setswitchinterval(0.5),
 }
-"""What others than the connector itself do not have to notice."""
+"""Changes that must not affect other connectors."""
 
 
 def broken(*_, **__):
@@ -189,11 +189,11 @@ WILD = {
     "modules forgotten": lambda: [sys.modules.pop(name) for name in ("json", "decimal", "uuid") if name in sys.modules],
     "recursion limit": lambda: sys.setrecursionlimit(60),
 }
-"""What may end the process or make it useless: it must be as good as new when it is started again."""
+"""Changes that may end the process or make it useless: after a restart it must work as before."""
 
 
 class MeddlingTask(NumbersTask):
-    """Does it in the second poll, when there is a file `once` only if that is not there yet."""
+    """Makes its change in the second poll, unless a file `once` shows that it was made before."""
 
     def start(self, config):
         super().start(config)
@@ -210,14 +210,14 @@ class MeddlingTask(NumbersTask):
 
 
 class Meddling(Numbers):
-    """Has a task that meddles."""
+    """Has a task that changes its process."""
 
     def task_class(self):
         return MeddlingTask
 
 
 class ForkingTask(NumbersTask):
-    """Forks in its second poll, and the child returns as well: both read on where the other has got to, as in a file."""
+    """Forks in its second poll; the child process returns as well, and both read on from a shared file position."""
 
     def start(self, config):
         super().start(config)
@@ -245,7 +245,7 @@ class Forking(Numbers):
 
 
 class SignalTask(NumbersTask):
-    """Installs a handler of a signal, which only a main thread may."""
+    """Installs a signal handler, which Python allows in the main thread only."""
 
     def start(self, config):
         super().start(config)
@@ -253,14 +253,14 @@ class SignalTask(NumbersTask):
 
 
 class Signals(Numbers):
-    """Has a task that takes SIGTERM for itself."""
+    """Has a task that installs a handler for SIGTERM."""
 
     def task_class(self):
         return SignalTask
 
 
 class ConfigThief(Numbers):
-    """Changes every configuration that it is handed, and what it returned."""
+    """Changes every configuration that it gets or returned."""
 
     def validate(self, config):
         config = getattr(config, "_mapping", config)

@@ -11,11 +11,11 @@ from good import Numbers, NumbersTask
 
 
 class NotAnException(BaseException):
-    """What `except Exception` does not catch."""
+    """An exception that `except Exception` does not catch."""
 
 
 class Unspeakable(Exception):
-    """An error that cannot be told."""
+    """An error whose text cannot be computed."""
 
     def __str__(self):
         raise RuntimeError("no message for you")
@@ -44,7 +44,7 @@ class Endless(Exception):
 
 
 class Retort(Exception):
-    """An error that cannot be made again from its arguments."""
+    """An error that cannot be unpickled."""
 
     def __init__(self, one, two):
         super().__init__("told", one, two)
@@ -54,7 +54,7 @@ class Retort(Exception):
 
 
 def deep(depth=0):
-    """Calls itself until Python has enough."""
+    """Recurses until Python raises RecursionError."""
     return deep(depth + 1)
 
 
@@ -130,7 +130,7 @@ class InitRaisesTask(NumbersTask):
 
 
 class Raising(Numbers):
-    """Raises in a method of the connector, else its tasks do."""
+    """Raises in a method of the connector, or else in its tasks."""
 
     told = {}
 
@@ -174,42 +174,42 @@ class Raising(Numbers):
 
 
 class InitExits(Numbers):
-    """Ends the process, as it thinks, in its constructor."""
+    """Calls sys.exit() in its constructor."""
 
     def __init__(self):
         sys.exit(4)
 
 
 class VersionExits(Numbers):
-    """Likewise when it is asked for its version."""
+    """Calls sys.exit() in version()."""
 
     def version(self):
         sys.exit(4)
 
 
 class ConfigExits(Numbers):
-    """Likewise when it is asked for its properties."""
+    """Calls sys.exit() in config()."""
 
     def config(self):
         sys.exit(4)
 
 
 class TaskClassExits(Numbers):
-    """Likewise when it is asked for its task class."""
+    """Calls sys.exit() in task_class()."""
 
     def task_class(self):
         sys.exit(4)
 
 
 class TaskInitExits(Numbers):
-    """Has a task that raises in its constructor."""
+    """Has a task that exits in its constructor."""
 
     def task_class(self):
         return InitRaisesTask
 
 
 class ValidatorExits(Numbers):
-    """Likewise when one of its properties is checked."""
+    """Calls sys.exit() in the validator of a property."""
 
     def config(self):
         def check(name, value):
@@ -219,4 +219,4 @@ class ValidatorExits(Numbers):
 
 
 class Abstract(SourceConnector):
-    """Lacks what a connector must have."""
+    """Lacks methods that a connector must have."""

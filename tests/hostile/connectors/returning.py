@@ -1,4 +1,4 @@
-"""Connectors that return what nobody expects."""
+"""Connectors that return values of wrong types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAN = float("nan")
 
 
 class ReturningTask(NumbersTask):
-    """Polls what `how` says, after one good poll."""
+    """Returns the value named by `how`, after one good poll."""
 
     def start(self, config):
         super().start(config)
@@ -33,14 +33,14 @@ class ReturningTask(NumbersTask):
 
 
 class Returning(Numbers):
-    """Has tasks whose `poll` returns something else."""
+    """Has tasks whose `poll` returns a wrong value."""
 
     def task_class(self):
         return ReturningTask
 
 
 def changed(**fields):
-    """The last good record with other fields."""
+    """Return the last good record with other fields."""
 
     def poll(task, good):
         of = good[-1]
@@ -56,14 +56,14 @@ def yields_then_fails(task, good):
 
 
 class Lying(collections.UserList):
-    """A sequence that says it has other things than it has."""
+    """A sequence whose length and items do not match."""
 
     def __len__(self):
         return -1
 
 
 class Iffy:
-    """Something that is neither true nor false."""
+    """An object whose truth value raises an error."""
 
     def __bool__(self):
         raise ValueError("neither true nor false")
@@ -83,7 +83,7 @@ def nested(depth):
 
 
 POLLS = {
-    # The whole.
+    # The whole result.
     "a dict": lambda task, good: {"value": 1},
     "a str": lambda task, good: "records",
     "bytes": lambda task, good: b"records",
@@ -129,7 +129,7 @@ POLLS = {
     "partition of numbers": changed(source_partition={1: 2}),
     "partition of an object": changed(source_partition={"of": object()}),
     "partition huge": changed(source_partition={"of": "x" * 3_000_000}),
-    # Values, keys.
+    # Values and keys.
     "value an object": changed(value=object()),
     "value cyclic": changed(value=cycle()),
     "value a lock": changed(value=lambda: None),
@@ -142,7 +142,7 @@ POLLS = {
     "key bytes": changed(key=b"\xff\x00"),
     "key huge number": changed(key=2**80),
     "key a date": changed(key=datetime.date(2026, 1, 1)),
-    # Where and when.
+    # Partitions and timestamps.
     "partition -1": changed(partition=-1),
     "partition 999": changed(partition=999),
     "partition '0'": changed(partition="0"),
@@ -177,7 +177,7 @@ POLLS |= {
 
 
 class BigTask(NumbersTask):
-    """Returns `mb` MB in one poll, and then numbers as a good one: the big records are numbered as well."""
+    """Returns `mb` MB in one poll, and then numbers like a good one; the large records are numbered, too."""
 
     def poll(self):
         if self.seq:
@@ -200,7 +200,7 @@ class Big(Numbers):
 
 
 class ChangingTask(NumbersTask):
-    """Keeps what it returned, and changes it while it is under way: offsets, partitions and the list itself."""
+    """Keeps the records that it returned, and changes their offsets, partitions and list while they are written."""
 
     def start(self, config):
         super().start(config)
@@ -224,14 +224,14 @@ class ChangingTask(NumbersTask):
 
 
 class Changing(Numbers):
-    """Has a task that changes what it returned."""
+    """Has a task that changes the records that it returned."""
 
     def task_class(self):
         return ChangingTask
 
 
 class LagTask(NumbersTask):
-    """Has a lag that is none."""
+    """Returns a lag that is not a number."""
 
     def lag(self):
         return {"str": "many", "nan": NAN, "object": object(), "huge": 10**400}[self.context.configs()["how"]]
@@ -262,77 +262,77 @@ CONFIGS = {
 
 
 class TaskConfigs(Numbers):
-    """Returns other task configurations than it should."""
+    """Returns wrong task configurations."""
 
     def task_configs(self, max_tasks):
         return CONFIGS[self.config_of_all["how"]](self.config_of_all)
 
 
 class ConfigIsADict(Numbers):
-    """Defines its properties by a dict."""
+    """config() returns a dict."""
 
     def config(self):
         return {"topic": "the topic"}
 
 
 class ConfigIsNone(Numbers):
-    """Defines its properties by nothing."""
+    """config() returns None."""
 
     def config(self):
         return None
 
 
 class ValidateReturnsNone(Numbers):
-    """Forgets to return what it checked."""
+    """validate() returns None."""
 
     def validate(self, config):
         super().validate(config)
 
 
 class ValidateReturnsStrings(Numbers):
-    """Returns messages for values."""
+    """validate() returns messages in place of values."""
 
     def validate(self, config):
         return ["topic is wrong"]
 
 
 class VersionIsANumber(Numbers):
-    """Has a number for its version."""
+    """version() returns a number."""
 
     def version(self):
         return 1.0
 
 
 class TaskClassIsNone(Numbers):
-    """Forgets to return its task class."""
+    """task_class() returns None."""
 
     def task_class(self):
         return None
 
 
 class TaskClassIsATask(Numbers):
-    """Returns a task, not its class."""
+    """task_class() returns a task, not its class."""
 
     def task_class(self):
         return NumbersTask()
 
 
 class TaskClassIsAnother(Numbers):
-    """Returns a class that is not a task."""
+    """task_class() returns a class that is not a task."""
 
     def task_class(self):
         return dict
 
 
 class SupportIsTrue(Numbers):
-    """Says yes where one of two words is asked for."""
+    """exactly_once_support() returns True in place of an enum member."""
 
     def exactly_once_support(self, config):
         return True
 
 
 class DefaultsAreObjects(Numbers):
-    """Defines properties that no JSON can show."""
+    """Defines properties whose defaults JSON cannot represent."""
 
     def config(self):
         return (

@@ -1,4 +1,4 @@
-"""Connectors whose rows Spark cannot take, and quotes in its errors."""
+"""Connectors whose rows Spark refuses, and quotes in its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from good import Numbers, NumbersTask
 
 
 class CastingTask(NumbersTask):
-    """Returns one row, the property `row`, as a number that it is not."""
+    """Returns one row, whose text `row` is cast to a number."""
 
     def poll(self):
         if self.seq:
@@ -36,14 +36,14 @@ class ShoutingTask(NumbersTask):
 
 
 class Shouting(Numbers):
-    """Has a task that fails in the words of somebody else."""
+    """Has a task that fails with a given text."""
 
     def task_class(self):
         return ShoutingTask
 
 
 class SendingTask(NumbersTask):
-    """Sends the property `row` in all places of a record."""
+    """Sends the property `row` in all fields of a record."""
 
     def poll(self):
         records = super().poll()
@@ -56,7 +56,7 @@ class SendingTask(NumbersTask):
 
 
 class Sending(Numbers):
-    """Has a task that sends whatever it is told to."""
+    """Has a task that sends a given text."""
 
     def task_class(self):
         return SendingTask

@@ -1,4 +1,4 @@
-"""The guards, in one table for each package that they stand in."""
+"""The guards, in one table for each part of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of the built-in connectors of files, and of what all sources of rows share."""
+"""Guards of the built-in file connectors, and of code that all sources of rows share."""
 
 from __future__ import annotations
 

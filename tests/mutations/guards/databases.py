@@ -31,7 +31,7 @@ GUARDS = (
         "connectors/jdbc/postgres/snapshot_reader.py",
         "if written <= new.lsn:",
         "if True:",
-        "tests/broker/connectors/jdbc/test_jdbc_server.py::test_a_number_that_is_given_again_after_a_crash_hides_no_row[column-later-commit]",
+        "tests/broker/connectors/jdbc/test_jdbc_server.py::test_a_transaction_id_reused_after_a_crash_hides_no_row[column-later-commit]",
     ),
     Guard(
         "the running transactions in the offset of a part of a poll",
@@ -57,15 +57,15 @@ GUARDS = (
     Guard(
         "the tables that a poll reads, of which one more is attached meanwhile",
         "connectors/jdbc/postgres/snapshot_reader.py",
-        '{lie_in(tables)}" if tables else condition',
-        '{lie_in(tables)}" if False else condition',
+        '{rows_of_tables(tables)}" if tables else condition',
+        '{rows_of_tables(tables)}" if False else condition',
         "tests/broker/connectors/jdbc/test_jdbc_relations.py::test_a_partition_attached_while_a_poll_reads_is_read_once",
     ),
     Guard(
         "the refusal of a partition whose new rows have no transaction",
         "connectors/jdbc/postgres/snapshot_reader.py",
-        "if self._column is not None:\n            # Before",
-        "if False:\n            # Before",
+        "if self._column is not None:\n            # The defaults",
+        "if False:\n            # The defaults",
         "tests/broker/connectors/jdbc/test_jdbc_relations.py::test_a_partition_that_loses_its_xid_default_is_noticed",
     ),
     Guard(
@@ -155,7 +155,7 @@ GUARDS = (
     Guard(
         "the position after a logical message of no transaction",
         "connectors/postgres/changes/stream/decoder.py",
-        "self._end = max(self._end, int(block.be64[starts[loose[-1]] + MESSAGE + 2]) + 1)",
+        "self._end = max(self._end, int(block.be64[starts[non_transactional[-1]] + MESSAGE + 2]) + 1)",
         "pass",
         "tests/unit/connectors/postgres/changes/stream/test_decoder.py::test_logical_messages_arrive_once_wherever_a_stream_is_cut",
     ),
@@ -247,8 +247,8 @@ GUARDS = (
     Guard(
         "the slot that was found before a commit, and no newer one, is dropped",
         "connectors/postgres/changes/task.py",
-        "self._left is not None and self._left.confirmed == slot.confirmed",
-        "self._left is not None",
+        "self._abandoned_slot is not None and self._abandoned_slot.confirmed == slot.confirmed",
+        "self._abandoned_slot is not None",
         "tests/broker/connectors/postgres/test_postgres_former_instances.py::test_an_instance_that_was_overtaken_by_a_third_leaves_its_slot",
     ),
     Guard(

@@ -1,4 +1,4 @@
-"""Guards of the engine, and of the transforms that it applies."""
+"""Guards of the engine and its transforms."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ GUARDS = (
     Guard(
         "headers of polled records, which a function must not have converted again",
         "engine/function_steps.py",
-        'raw = types.raw_headers and isinstance(_made_header(made.get("headers")), t.BinaryType | None)',
-        'raw = types.raw_headers and "headers" not in made',
+        'raw = types.raw_headers and isinstance(_made_header(replaced.get("headers")), t.BinaryType | None)',
+        'raw = types.raw_headers and "headers" not in replaced',
         "tests/broker/engine/spark/test_headers_in_flight.py::test_headers_of_polled_records_are_converted_once",
     ),
     Guard(
@@ -163,8 +163,8 @@ GUARDS = (
     Guard(
         "the worker's numbers of partitions on executors",
         "engine/routing.py",
-        "self.asked.get(topic, self._known.get(topic))",
-        "self.asked.get(topic)",
+        "self.requested_counts.get(topic, self._known.get(topic))",
+        "self.requested_counts.get(topic)",
         "tests/broker/engine/spark/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
     ),
     Guard(

@@ -15,13 +15,17 @@ _SMALL = "tests/unit/connectors/files/content/test_small_files.py::"
 _TOUCHED = "tests/unit/connectors/files/discovery/test_touched_files.py::"
 _BEGUN = "tests/unit/connectors/files/discovery/test_begun.py::"
 _FORMER = "tests/unit/connectors/files/discovery/test_former_names.py::"
+_BOUND = "tests/unit/connectors/files/test_binding.py::"
+_BOUND_STORED = "tests/broker/connectors/files/test_bound_offsets.py::"
+_RIVALS = "tests/unit/connectors/files/discovery/test_rivals.py::"
+_FOREIGN = "tests/unit/connectors/files/discovery/test_foreign_identities.py::"
 
 GUARDS = (
     Guard(
         "the small file that grew after it was taken into memory, until it was complete",
         "connectors/files/content/growing.py",
-        "        if whole:\n            # It may have grown",
-        "        if False:\n            # It may have grown",
+        "        if whole:\n            # The kept content may be older",
+        "        if False:\n            # The kept content may be older",
         f"{_SMALL}test_a_file_that_grew_until_it_was_complete_is_opened_again",
     ),
     Guard(
@@ -177,7 +181,7 @@ GUARDS = (
         "connectors/files/discovery/renames.py",
         "mark is None or mark == Mark.of(file, allowed)",
         "mark is None or mark",
-        f"{_USED_AGAIN}test_it_is_read_also_if_the_worker_was_killed_after_the_move",
+        f"{_USED_AGAIN}test_a_file_brought_back_is_read_if_the_worker_died_after_the_move",
     ),
     Guard(
         "the bytes of a file before each batch",
@@ -268,7 +272,7 @@ GUARDS = (
         "connectors/files/task.py",
         "        another = self._inodes.has_another(tracked.path)\n",
         "        another = False\n",
-        f"{_ROTATED}test_another_file_in_place_of_a_renamed_one_is_waited_with",
+        f"{_ROTATED}test_another_file_in_place_of_a_renamed_one_waits_for_a_scan",
     ),
     Guard(
         "the time and the inode that a file gets while it keeps its name",
@@ -332,5 +336,82 @@ GUARDS = (
         ".extend((path, *known.get(path, ())))",
         ".extend((path,))",
         f"{_ROTATED}test_a_file_that_is_renamed_again_before_its_first_task_ends_is_read_once[names0]",
+    ),
+    Guard(
+        "the file of an offset that a user sets",
+        "runtime/connector_offsets.py",
+        "    records.update(instance.bind_offsets(dict(config.properties), latest))\n",
+        "    instance.bind_offsets(dict(config.properties), latest)\n",
+        f"{_BOUND_STORED}test_a_new_file_under_the_name_of_a_set_offset_is_read_from_its_start",
+    ),
+    Guard(
+        "the identity that a file adds to an offset that a user sets",
+        "connectors/files/binding.py",
+        "        if offset.get(IDENTITY_FIELD) is not None or not",
+        "        if offset.get(IDENTITY_FIELD) is None or not",
+        f"{_BOUND}test_a_bound_offset_moves_with_its_file[as_text]",
+    ),
+    Guard(
+        "the size of a decoded file, which is not the position in its content",
+        "connectors/files/binding.py",
+        "            end = offset[POSITION_FIELD] if plain else size\n",
+        "            end = offset.get(POSITION_FIELD, size)\n",
+        f"{_BOUND}test_a_decoded_file_is_bound_as_a_whole",
+    ),
+    Guard(
+        "the file that came after an offset was set",
+        "connectors/files/task.py",
+        "                unbound = tracked.begun and track.identity is None and tracked.end > 0\n",
+        "                unbound = False\n",
+        f"{_BOUND}test_an_offset_set_before_its_file_was_there_is_bound_without_a_row[as_text]",
+    ),
+    Guard(
+        "the offsets of a file under its former and its present name",
+        "connectors/files/discovery/rivals.py",
+        "        if identity is None or identity.inode == inode_at(path):\n",
+        "        if identity is not None and identity.inode == inode_at(path):\n",
+        f"{_RIVALS}test_the_former_and_the_present_name_of_a_file_are_refused",
+    ),
+    Guard(
+        "the stored offset of a file whose other name gets an offset",
+        "connectors/files/discovery/rivals.py",
+        "    every = {**near, **given}\n",
+        "    every = {**given}\n",
+        f"{_RIVALS}test_the_present_name_of_a_file_with_a_stored_offset_is_refused",
+    ),
+    Guard(
+        "the stored offset under another spelling",
+        "connectors/files/discovery/rivals.py",
+        "    _check_stored_spellings(spelled, kept)\n",
+        "",
+        f"{_RIVALS}test_another_spelling_of_a_stored_offset_is_refused[dotted]",
+    ),
+    Guard(
+        "the identity of another file in an offset that a user sets",
+        "connectors/files/discovery/foreign_identities.py",
+        "        elif same.get(path) is False:\n",
+        "        elif False:\n",
+        f"{_FOREIGN}test_the_identity_of_a_file_that_the_connector_does_not_find_is_refused[as_text]",
+    ),
+    Guard(
+        "the end mark of another file in an offset that a user sets",
+        "connectors/files/discovery/foreign_identities.py",
+        "            return begins if mark is None else identity is not None and begins and mark.is_copied_to(path, allowed)\n",
+        "            return True\n",
+        f"{_FOREIGN}test_an_end_mark_of_another_file_is_refused",
+    ),
+    Guard(
+        "the copy of a file in whose place a user sets an offset",
+        "connectors/files/binding.py",
+        "        if path in self._copies:\n",
+        "        if False:\n",
+        f"{_BOUND}test_an_offset_of_a_copied_file_moves_with_the_copy[as_text]",
+    ),
+    Guard(
+        "the file of an identity that was rotated just now",
+        "connectors/files/connector.py",
+        "replace(self._discovery(parsed), settle_s=0).find",
+        "self._discovery(parsed).find",
+        f"{_FOREIGN}test_a_rotated_file_takes_the_offset_and_a_warning_names_both[3600000]",
     ),
 )

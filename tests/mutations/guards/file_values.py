@@ -1,4 +1,4 @@
-"""Guards of the values of Parquet, ORC and Avro files, and of compressed files that are told from texts."""
+"""Guards of the values of Parquet, ORC and Avro files, and of the detection of compressed files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of the ends of files, of lines that are cut, and of files that are still written."""
+"""Guards of the ends of files, of split lines, and of files that are still being written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GUARDS = (
     Guard(
         "the error of a file that has passed rows which no batch has",
         "connectors/files/task.py",
-        "            # The file may have passed records that are not in the batch.\n            self._error = error\n",
+        "            # first.\n            self._error = error\n",
         "            pass\n",
         f"{_TESTS}files/test_file_source.py::test_rows_that_a_file_passed_before_an_error_are_not_left_out",
     ),

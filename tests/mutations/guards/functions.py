@@ -1,4 +1,4 @@
-"""Guards of source functions, of the frames that they yield, and of runs from scripts."""
+"""Guards of source functions, of the frames that they yield, and of `fencepost.run`."""
 
 from __future__ import annotations
 

@@ -52,13 +52,13 @@ GUARDS = (
         "herder/standalone/standalone_parts.py",
         "self.requested = worker.limited()",
         "self.requested = worker",
-        "tests/broker/rest/test_standalone_rest.py::test_requests_are_under_limits_that_files_are_not",
+        "tests/broker/rest/test_standalone_rest.py::test_requests_are_limited_where_connector_files_are_not",
     ),
     Guard(
         "the read to end after a task owns its transactional id",
-        "herder/distributed/group_fencing.py",
-        "        await self._parts.read_config_topic()\n        await self._check(task)",
-        "        await self._check(task)",
+        "herder/work/start_checks.py",
+        "        await self._fencing.confirm(task.connector)\n        self._check(task)",
+        "        self._check(task)",
         "tests/broker/kafka/test_start_checks.py::"
         "test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_configs",
     ),

@@ -1,4 +1,4 @@
-"""Guards where others come in: what plugins, properties, requests and files may do, and what they are shown."""
+"""Guards of inputs: the limits of plugins, properties, requests and files, and the secrets hidden from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of what Java connectors return."""
+"""Guards of the results of Java connectors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ _PIPELINE = "tests/cluster/test_java_pipeline.py"
 _JSON = "tests/unit/java/test_streaming_json.py"
 _REFUSED = "tests/cluster/test_java_refused_records.py"
 _WAITING = "tests/unit/java/test_waiting_records.py"
+_CONNECTORS = "tests/cluster/test_java_connectors.py"
 _TRANSACTIONS = "tests/cluster/test_debezium_transactions.py"
 _HANGS = "tests/cluster/test_java_hangs.py::test_a_jvm_that_hangs_is_killed_when_its_connector_is_deleted"
 
@@ -31,7 +32,7 @@ GUARDS = (
         "engine/error_handler.py",
         "            if not self.tolerates:\n                failure",
         "            if False:\n                failure",
-        "tests/unit/engine/test_error_handler.py::test_what_a_connectors_own_pipeline_refused_fails_the_task[DataError]",
+        "tests/unit/engine/test_error_handler.py::test_a_record_refused_by_a_connectors_own_pipeline_fails_the_task[DataError]",
     ),
     Guard(
         "what a batch of columns says about refused records",
@@ -101,7 +102,7 @@ GUARDS = (
         "runtime/task/poll_loop.py",
         "            self._abort_quietly()\n            raise",
         "            self._writes.commit(final=True)\n            raise",
-        "tests/cluster/test_java_hostile.py::test_what_a_dead_jvm_left_in_an_open_transaction_is_never_committed",
+        "tests/cluster/test_java_hostile.py::test_records_of_a_dead_jvm_in_an_open_transaction_are_never_committed",
     ),
     Guard(
         "the end of a JVM in the midst of an answer",
@@ -151,6 +152,41 @@ GUARDS = (
         "batches.peek().number <= number",
         "batches.peek().number < number",
         f"{_WAITING}::test_of_other_tasks_the_records_and_their_sizes_are_kept",
+    ),
+    Guard(
+        "the commit before the next poll of a Java task that looks at commits, in its JVM",
+        "java/host/TaskSession.java",
+        "pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());",
+        "pollsAhead = true;",
+        f"{_WAITING}::test_only_a_task_that_may_be_is_polled_before_the_commit_of_its_last_poll[both]",
+    ),
+    Guard(
+        "the commit before the next poll of a Java task that looks at commits, in the worker",
+        "java/task.py",
+        "if not self._wants_commits and time.monotonic()",
+        "if time.monotonic()",
+        f"{_PIPELINE}::test_records_are_committed_in_the_order_of_kafka_connect",
+    ),
+    Guard(
+        "the end of a JVM that runs out of memory",
+        "java/jvm.py",
+        '*("-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),',
+        '"-XX:-UsePerfData",',
+        f"{_CONNECTORS}::test_the_last_words_of_a_jvm_are_in_the_status[leak]",
+    ),
+    Guard(
+        "the log of a plugin that has slf4j in its folder",
+        "java/host/PluginLoader.java",
+        "|org\\\\.slf4j",
+        "",
+        "tests/cluster/test_java_hostile.py::test_a_plugin_with_an_slf4j_of_its_own_logs_into_the_workers_log",
+    ),
+    Guard(
+        "the offsets of another source partition than a connector in Java asked for",
+        "java/host/Offsets.java",
+        "if (!(entry.getKey() instanceof String) || !storable)",
+        "if (!(entry.getKey() instanceof String))",
+        "tests/unit/java/test_connector.py::test_a_connector_reads_offsets_with_the_types_of_kafka_connect",
     ),
     Guard(
         "the databases whose ends of transactions come late",

@@ -1,4 +1,4 @@
-"""Guards of what is said to brokers: producers, their epochs, topics and metadata."""
+"""Guards of requests to brokers: producers, their epochs, topics and metadata."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ GUARDS = (
     Guard(
         "the error that says that the last transaction does not end",
         "kafka/producer/transaction_coordinator.py",
-        "            if deadline.passed and held_up and not stopping:",
+        "            if deadline.passed and was_concurrent and not stopping:",
         "            if False:",
         "tests/broker/kafka/test_other_brokers.py::test_a_transaction_that_never_ends_is_reported_with_its_state_and_its_cause",
     ),
@@ -201,6 +201,44 @@ GUARDS = (
         "        if 0.0 <= late_s < self._longest_s:\n",
         "        if False:\n",
         "tests/unit/kafka/test_precedence.py::test_threads_wait_for_due_heartbeats",
+    ),
+    Guard(
+        "the heartbeat that goes before polls",
+        "runtime/task/poll_loop.py",
+        "                HEARTBEAT.give_way()\n",
+        "",
+        "tests/broker/runtime/test_heartbeat_first.py::test_a_task_does_not_poll_while_a_heartbeat_is_due",
+    ),
+    Guard(
+        "the heartbeat that goes before requests to brokers",
+        "kafka/transport/connection.py",
+        "        HEARTBEAT.give_way()\n",
+        "",
+        "tests/broker/kafka/test_connections.py::test_no_request_is_sent_while_a_heartbeat_is_due",
+    ),
+    Guard(
+        "the heartbeat that is announced when the one before is answered",
+        "kafka/group/coordinator.py",
+        "        self.confirmed = self.last_send\n        self._announce_next()\n",
+        "        self.confirmed = self.last_send\n",
+        "tests/unit/kafka/group/test_coordinator.py::"
+        "test_other_threads_wait_for_the_next_heartbeat_until_it_fails[received_heartbeat]",
+    ),
+    Guard(
+        "the first heartbeat of a generation, which is announced",
+        "kafka/group/coordinator.py",
+        "        super().reset_timeouts()\n        self._announce_next()\n",
+        "        super().reset_timeouts()\n",
+        "tests/unit/kafka/group/test_coordinator.py::"
+        "test_other_threads_wait_for_the_next_heartbeat_until_it_fails[reset_timeouts]",
+    ),
+    Guard(
+        "the heartbeat that failed, for which nobody waits",
+        "kafka/group/coordinator.py",
+        "        super().fail_heartbeat()\n        HEARTBEAT.announce(None)\n",
+        "        super().fail_heartbeat()\n",
+        "tests/unit/kafka/group/test_coordinator.py::"
+        "test_other_threads_wait_for_the_next_heartbeat_until_it_fails[received_heartbeat]",
     ),
     Guard(
         "the memory that headers take",

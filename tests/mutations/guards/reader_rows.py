@@ -1,4 +1,4 @@
-"""Guards of rows that plugins return: they are as their schema says, or refused."""
+"""Guards of rows that plugins return: they match their schema, or are refused."""
 
 from __future__ import annotations
 

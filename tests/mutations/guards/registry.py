@@ -1,4 +1,4 @@
-"""Guards of what converters decide with a schema registry, and of its passwords."""
+"""Guards of the converters' use of a schema registry, and of its passwords."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ GUARDS = (
     ),
     Guard(
         "keys of one name in JSON, of which readers keep one",
-        "engine/grouping.py",
+        "engine/schemaless_json.py",
         "                if text in found:",
         "                if False:",
         "tests/unit/engine/test_grouping.py::test_keys_that_json_gives_one_name_are_refused",

@@ -1,4 +1,4 @@
-"""Guards of the life of connectors and tasks."""
+"""Guards of the lifecycle of connectors and tasks."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ GUARDS = (
         "            read = decide(sink.last)\n"
         "            sink.own()\n"
         "            if read is NextStep.SKIP:\n",
-        "tests/broker/spark/test_spark_format_stream_owner.py::test_commits_before_the_fence_are_seen[V2]",
+        "tests/broker/spark/test_spark_format_stream_owner.py::test_commits_before_the_fencing_are_seen[V2]",
     ),
     Guard(
         "the number of the batch that Spark commits by format(fencepost)",

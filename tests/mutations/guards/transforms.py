@@ -1,4 +1,4 @@
-"""Guards of the transforms, of the properties that plugins take, and of what is null."""
+"""Guards of the transforms, of the properties that plugins accept, and of nulls."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ GUARDS = (
         "engine/pipeline.py",
         "        return transform.keeps_topics\n",
         "        return True\n",
-        "tests/unit/engine/test_pipeline.py::test_transforms_are_known_to_keep_topics_or_not",
+        "tests/unit/engine/test_pipeline.py::test_a_pipeline_knows_whether_its_transforms_keep_topics",
     ),
     Guard(
         "the refusal of a property that only Java's class does, in a chain",
@@ -257,7 +257,7 @@ GUARDS = (
         "engine/arrow_expressions.py",
         "text.upper() if exceptions.keys().isdisjoint(text) else",
         "text.upper() if True else",
-        "tests/broker/engine/spark/test_arrow_plans.py::test_each_character_becomes_the_same_upper_case",
+        "tests/broker/engine/spark/test_arrow_plans.py::test_each_character_has_the_same_upper_case_as_in_spark",
     ),
     Guard(
         "what a filter drops, which expressions after it must not refuse",

@@ -1,4 +1,4 @@
-"""Files are opened where that is allowed, whatever links there are and however they change."""
+"""Files are opened only where that is allowed, whatever links exist and however they change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.api.own_files import OwnFiles
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder `open`, which is allowed, beside a folder `shut` with a secret."""
+    """A folder `open`, which is allowed, next to a folder `shut` with a secret."""
     (tmp_path / "open" / "below").mkdir(parents=True)
     (tmp_path / "open" / "below" / "file").write_text("open")
     (tmp_path / "shut" / "below").mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_directories_that_cannot_be_listed_are_passed_through(folder: Path, allo
 
 
 def _open_paths() -> Iterator[str]:
-    """The paths of the process's descriptors; those of others may be closed meanwhile."""
+    """The paths of the process's open descriptors; other threads may close theirs meanwhile."""
     for descriptor in list(Path("/proc/self/fd").iterdir()):
         with suppress(OSError):
             yield str(descriptor.readlink())
@@ -141,13 +141,13 @@ def test_a_relative_path_begins_at_the_working_directory(folder: Path, monkeypat
         allowed.check("shut/below/file")
 
 
-def test_it_is_pickled_to_executors_unchanged(allowed: AllowedPaths) -> None:
+def test_allowed_paths_are_unchanged_by_pickling(allowed: AllowedPaths) -> None:
     assert pickle.loads(pickle.dumps(allowed)) == allowed  # noqa: S301 - our own
 
 
 @pytest.fixture
 def own(folder: Path) -> AllowedPaths:
-    """Everything in the folder is allowed, and one of the files is the worker's own."""
+    """Everything in the folder is allowed, except one file, which is the worker's own."""
     return replace(AllowedPaths.of([str(folder)]), own=OwnFiles.of([str(folder / "shut" / "below" / "file")]))
 
 
@@ -195,7 +195,7 @@ def test_an_own_file_is_refused_through_an_open_descriptor(folder: Path, own: Al
 
 
 def test_a_secret_that_was_rotated_is_refused_under_all_its_names(folder: Path) -> None:
-    """As in a volume of Kubernetes: the file is a link into a directory that is exchanged as a whole."""
+    """As in a Kubernetes volume, the file is a link into a directory that is replaced as a whole."""
     mount = folder / "mount"
     for version in ("1", "2"):
         (mount / version).mkdir(parents=True)
@@ -244,7 +244,7 @@ def test_all_files_of_an_own_directory_are_refused(folder: Path) -> None:
 def test_the_environment_of_the_worker_is_not_read(own: AllowedPaths, path: str) -> None:
     for allowed in (replace(own, paths=("/",)), replace(own, paths=None)):
         for ask in (allowed.check, allowed.open):
-            with pytest.raises(ConfigError, match="tells of processes"):
+            with pytest.raises(ConfigError, match="describes processes"):
                 ask(path)
 
 

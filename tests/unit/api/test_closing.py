@@ -1,4 +1,4 @@
-"""The end of a `with` block closes what it has."""
+"""The end of a `with` block closes the object, if it can be closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Counting(Closing):
         self.closed += 1
 
 
-def test_the_end_of_a_block_closes():
+def test_the_end_of_a_with_block_closes_the_object():
     with _Counting() as counting:
         assert counting.closed == 0
     assert counting.closed == 1

@@ -1,4 +1,4 @@
-"""Unscaled values as decimals, with all of their digits."""
+"""Unscaled values become decimals with all of their digits."""
 
 from __future__ import annotations
 

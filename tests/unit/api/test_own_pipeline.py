@@ -1,4 +1,4 @@
-"""A batch of columns keeps what its connector's own pipeline refused."""
+"""A batch of columns keeps the records that its connector's own pipeline refused."""
 
 from __future__ import annotations
 

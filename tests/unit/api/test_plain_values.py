@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -8,9 +9,19 @@ from uuid import UUID
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from fencepost.api.plain_values import instead_of, why_no_json
+
+
+@dataclasses.dataclass
+class _Point:
+    x: int
+
+
+def test_a_lazy_frame_is_to_be_collected() -> None:
+    assert instead_of(pl.LazyFrame({"a": [1]})) == "value.collect()"
 
 
 @pytest.mark.parametrize(
@@ -28,13 +39,16 @@ from fencepost.api.plain_values import instead_of, why_no_json
         (range(3), "list(value)"),
         (np.int64(1), "value.item()"),
         (np.zeros(2), "value.tolist()"),
+        (pd.Series([1]), "value.tolist()"),
+        (_Point(1), "dataclasses.asdict(value)"),
         (Decimal(1), "str(value)"),
         (UUID(int=1), "str(value)"),
     ],
 )
 def test_a_plain_value_is_suggested_that_the_expression_really_gives(value: Any, better: str) -> None:
     assert instead_of(value) == better
-    assert isinstance(eval(better, {"value": value}), str | int | float | list | None)  # noqa: S307 - what a reader types
+    known = {"value": value, "dataclasses": dataclasses}
+    assert isinstance(eval(better, known), str | int | float | list | dict | None)  # noqa: S307 - what a reader types
 
 
 @pytest.mark.parametrize("value", [None, "a", 1, 1.5, b"x", [1, {"a": (2, None)}], {1: "a", None: "b"}])

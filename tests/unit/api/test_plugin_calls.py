@@ -33,7 +33,7 @@ class _SilentExit(SystemExit):
 
 
 def _exceptions_that_run_code() -> dict[str, type[BaseException]]:
-    """Made on demand: pytest looks at what a module holds."""
+    """Made by a function, because pytest inspects all objects of a module."""
 
     class Meta(type):
         def __getattribute__(cls, name: str) -> object:
@@ -251,7 +251,7 @@ class WrongSignatures:
         self.needed = needed
 
     def start(self) -> None:
-        """Takes no configuration."""
+        """There is nothing to configure."""
 
 
 def test_a_method_that_does_not_take_its_arguments_is_named_with_its_line():

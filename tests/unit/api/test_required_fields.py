@@ -1,4 +1,4 @@
-"""Nulls are refused where a schema has none, and a null struct has no fields that could be null."""
+"""Nulls in non-null fields are refused, except below a null struct."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_values_are_hidden_once_they_are_known():
     assert secrets.hidden("hunter22-and-more or xhunter22x") == "${file:db:password} or x[hidden]x"
 
 
-def test_of_a_value_that_is_renewed_the_two_newest_are_hidden():
+def test_the_two_newest_values_of_a_renewed_secret_are_hidden():
     secrets = Secrets()
     secrets.learn({"a-password": HIDDEN})
     for number in range(1_000):

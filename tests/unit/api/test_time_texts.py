@@ -16,7 +16,7 @@ def days(*numbers: int | None) -> pa.Array:
 
 
 def test_dates_of_any_year_have_the_text_that_java_has() -> None:
-    # As Java's LocalDate.ofEpochDay(...).toString().
+    # As printed by Java's LocalDate.ofEpochDay(...).
     expected = {
         -(2**31): "-5877641-06-23", -719_529: "-0001-12-31", -719_528: "0000-01-01", -719_162: "0001-01-01",
         0: "1970-01-01", 2_932_896: "9999-12-31", 2_932_897: "+10000-01-01", 2**31 - 1: "+5881580-07-11",
@@ -37,7 +37,7 @@ def test_times_of_any_year_have_their_text(unit: str, digits: int, zone: str | N
     for moment, text in zip(moments, texts.to_pylist(), strict=False):
         seconds, fraction = divmod(moment, per_second)
         day, second = divmod(seconds, 86_400)
-        # The same day in a year that Python has.
+        # The same day and month in a year that Python's datetime has.
         cycles, rest = divmod(day, 146_097)
         near = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=rest, seconds=second)
         year = near.year + 400 * cycles

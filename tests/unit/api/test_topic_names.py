@@ -35,7 +35,7 @@ def test_a_prefix_leaves_room_for_the_rest() -> None:
 
 
 class _Nothing:
-    """Stands for a data source, which is not asked while a configuration is checked."""
+    """Stands for a data source. A validation does not call it."""
 
 
 def _no_rows(config: object, cursor: object) -> list[tuple[object, int]]:

@@ -1,4 +1,4 @@
-"""How errors are shown: as much of them as fits into a status and a line of the log."""
+"""Errors are shortened so that they fit into a status and a line of the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_control_characters_of_an_error_are_shown_escaped() -> None:
 def test_no_part_of_a_secret_stays_where_a_text_is_cut(shown: Callable[[BaseException], str], secret: str) -> None:
     SECRETS.learn({secret: HIDDEN})
     for padding in range(0, len(secret), 2):
-        # Whatever the length of the texts, some secret lies across each cut.
+        # Whatever the limits are, each cut goes through a secret.
         text = "." * padding + secret * (300_000 // len(secret))
         told = shown(ValueError(text)) + shown(KeyError(text))
         assert "characters left out" in told

@@ -1,4 +1,4 @@
-"""What the audit of dependencies makes of pip-audit's report."""
+"""The audit of dependencies evaluates pip-audit's report."""
 
 from __future__ import annotations
 

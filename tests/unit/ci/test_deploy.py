@@ -1,4 +1,4 @@
-"""The files in deploy/ are valid where they are used, and fit each other and the worker."""
+"""The files in deploy/ are valid for their tools, and match each other and the worker."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_command_lines_are_valid_for_fencepost() -> None:
 
 @pytest.mark.parametrize("deployed", ["image", "pod", "unit"])
 def test_the_working_directory_has_no_file_of_the_worker(deployed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default connectors may read it."""
+    """By default connectors may read the working directory."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read(UNIT)
     (container,) = pod()["containers"]
@@ -145,7 +145,7 @@ def test_the_pinned_packages_are_those_that_the_wheel_asks_for() -> None:
 
 
 def test_systemd_has_no_findings(tmp_path: Path) -> None:
-    # Without systemd on this machine the unit is at least read by the other tests.
+    # Without systemd on this machine, only the other tests check the unit.
     analyze = shutil.which("systemd-analyze") or "true"
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/fencepost/bin/fencepost", sys.executable))

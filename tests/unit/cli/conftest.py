@@ -1,4 +1,4 @@
-"""`fencepost connectors`, run against a worker's REST API over a herder that keeps everything in dicts."""
+"""`fencepost connectors`, run against the REST API of the model herder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 class RebalancingHerder(ModelHerder):
-    """Refuses to show connectors as often as it is told to."""
+    """Refuses requests for connectors as often as a test wants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,12 +47,12 @@ def herder() -> RebalancingHerder:
 def run(
     herder: RebalancingHerder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Run]:
-    """Runs `fencepost connectors` and gives its exit code and what it printed."""
+    """Runs `fencepost connectors`; returns its exit code and its output."""
     with RestApis() as apis:
         monkeypatch.setenv("FENCEPOST_URL", apis.serve(herder).url)
 
         def run(*arguments: Any) -> tuple[int, str, str]:
-            # The command has a thread of its own, as the worker answers on this one.
+            # The command runs in a separate thread, because the worker answers in this one.
             code = apis.call(asyncio.to_thread(main.run, ["connectors", *map(str, arguments)]))
             printed = capsys.readouterr()
             return code, printed.out, printed.err
@@ -62,14 +62,14 @@ def run(
 
 @pytest.fixture
 def url(run: Run) -> str:
-    """The address of the worker that `run` asks."""
+    """The address of the worker for `run`."""
     del run
     return os.environ["FENCEPOST_URL"]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A connector's file; its name is lines."""
+    """The file of a connector with the name `lines`."""
     (tmp_path / "in.txt").write_text("one\ntwo\nthree\n")
     config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "lines"}
     path = tmp_path / "lines.json"
@@ -79,7 +79,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def failing_file(tmp_path: Path) -> Path:
-    """A connector's file whose task the herder shows as FAILED."""
+    """A connector's file, whose task the model herder shows as FAILED."""
     path = tmp_path / "failing.properties"
     path.write_text(
         f"name=failing\nconnector.class=FileStreamSource\nfile={tmp_path}/in.txt\ntopic=t\noffsets.storage.topic=t\n"

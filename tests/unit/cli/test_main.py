@@ -16,7 +16,7 @@ from fencepost.cli import main
 
 @pytest.fixture
 def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`fencepost fail` raises what it is told to."""
+    """`fencepost fail` raises the given error."""
     errors = {
         "known": FencepostError("file a.csv is not there:\n  put it there"),
         "login": FencepostError("no login as hunter-of-main"),
@@ -166,7 +166,7 @@ def test_help_has_a_short_option(command: list[str], capsys: pytest.CaptureFixtu
         (["--log-f"], ["plain,--log-format"]),
         (["standalone", "./"], ["file,./"]),
         (["tail", "t", "--value-converter", "Js"], ["plain,JsonConverter", "plain,JsonSchemaConverter"]),
-        # Bash takes = for a word of its own.
+        # Bash treats = as a separate word.
         (["tail", "t", "--key-converter", "=", "St"], ["plain,StringConverter"]),
         (["tail", "t", "--output", "=", "j"], ["plain,json"]),
     ],

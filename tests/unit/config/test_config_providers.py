@@ -1,4 +1,4 @@
-"""Where the built-in config providers find values, and what they do not let anybody read."""
+"""The built-in config providers: where they find values, and which files nobody may read through them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders in properties: what they are replaced by, and what never shows."""
+"""Placeholders in properties: their values, and that secret values are never shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUES = {"user": "me", "password": "hunter2", "short": "7", "db:1": "colon"}
 
 
 class Vault(ConfigProvider):
-    """Knows VALUES at each path, and says which paths it was asked for."""
+    """Has VALUES at each path, and records the requested paths."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -28,7 +28,7 @@ class Vault(ConfigProvider):
 
 
 class _Twin(ConfigProvider):
-    """Knows a user who is called as the provider is."""
+    """Its user name is equal to the provider's name."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         del path
@@ -140,8 +140,18 @@ def test_errors_of_a_workers_providers_name_the_property(properties: dict[str, s
     assert raised.value.name == blamed
 
 
+def test_a_config_provider_in_java_is_refused_with_what_to_name_instead():
+    with pytest.raises(ConfigError) as raised:
+        _worker(config_providers_files_class="com.example.VaultConfigProvider")
+    assert str(raised.value) == (
+        "worker.properties: There is no config provider named 'com.example.VaultConfigProvider', which the property "
+        "config.providers.files.class asks for. Installed: DirectoryConfigProvider, EnvVarConfigProvider, "
+        "FileConfigProvider. The worker does not run a config provider in Java: name one in Python, of these or your own"
+    )
+
+
 class _TellingProvider(ConfigProvider):
-    """Returns, or raises, what it is told to."""
+    """Returns or raises a given result."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer

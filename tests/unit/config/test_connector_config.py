@@ -22,7 +22,7 @@ def _connector(properties: dict[str, str]) -> ConnectorConfig:
     return ConnectorConfig.from_properties(MINIMAL | properties)
 
 
-def test_defaults_are_connects():
+def test_connector_defaults_match_connect():
     config = _connector({})
     assert config.exactly_once_support is ExactlyOnceRequest.REQUESTED
     assert config.transaction_boundary is TransactionBoundary.POLL
@@ -129,7 +129,7 @@ def test_topics_are_created_as_their_group_says():
     assert creation.group_of("big-not") is default
 
 
-def test_groups_have_connects_order():
+def test_topic_creation_groups_apply_in_connects_order():
     groups = dict.fromkeys(key.group for key in connector_config_def().keys().values())
     assert list(groups) == [
         "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support", "offsets.topic",

@@ -12,7 +12,7 @@ from fencepost.config.connector_instance import ConnectorInstance
 
 
 class _Connector(SourceConnector):
-    """Answers, or raises, what it is told to, whatever it is asked."""
+    """Returns or raises a given result in every method."""
 
     def __init__(self, answer: Any = None) -> None:
         self.answer = answer
@@ -54,6 +54,10 @@ class _Connector(SourceConnector):
         del offsets
         return self.validate(config)
 
+    def bind_offsets(self, config: Any, offsets: Any) -> Any:
+        del offsets
+        return self.validate(config)
+
     def _answer(self) -> Any:
         if isinstance(self.answer, BaseException):
             raise self.answer
@@ -72,6 +76,7 @@ _ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
     "can_define_transaction_boundaries": ({},),
     "partitions_follow_task_configs": ({},),
     "alter_offsets": ({}, []),
+    "bind_offsets": ({}, [({"file": "a"}, {"n": 1}), ({"file": "b"}, None)]),
 }
 
 
@@ -104,6 +109,12 @@ def _ask(method: str, answer: Any) -> Any:
         ("can_define_transaction_boundaries", False, "a bool", "ConnectorTransactionBoundaries.SUPPORTED"),
         ("partitions_follow_task_configs", "no", "a str", "True or False"),
         ("alter_offsets", None, "None", "True or False"),
+        ("bind_offsets", None, "None", "the given pairs of source partition and offset"),
+        ("bind_offsets", [], "a list of 0 instead of 2 pairs", "the given pairs"),
+        ("bind_offsets", [({"file": "b"}, {"n": 1}), ({"file": "b"}, None)], "item 0 is not the given pair", "the given"),
+        ("bind_offsets", [({"file": "a"}, None), ({"file": "b"}, None)], "item 0 is not the given pair", "the given pairs"),
+        ("bind_offsets", [({"file": "a"}, {}), ({"file": "b"}, {"n": 1})], "item 1 is not the given pair", "the given pairs"),
+        ("bind_offsets", [({"file": "a"}, 1), ({"file": "b"}, None)], "item 0 is not the given pair", "the given pairs"),
     ],
 )  # fmt: skip
 def test_a_return_value_of_another_type_is_reported_with_the_method(
@@ -173,10 +184,12 @@ def test_task_configurations_may_be_any_iterable_of_mappings():
     assert _ask("task_configs", ()) == []
 
 
-def test_answers_that_are_right_come_through():
+def test_valid_return_values_are_passed_on():
     assert _ask("version", "1") == "1"
     assert _ask("exactly_once_support", "SUPPORTED") is ExactlyOnceSupport.SUPPORTED
     assert _ask("exactly_once_support", None) is None
     assert _ask("alter_offsets", True) is True
+    bound = [({"file": "a"}, {"n": 1, "fingerprint": "f"}), ({"file": "b"}, None)]
+    assert _ask("bind_offsets", bound) == bound
     values = [ConfigValue("file")]
     assert _ask("validate", values) == values

@@ -1,4 +1,4 @@
-"""What connectors may read by default, and which files are the worker's own."""
+"""The files that connectors may read by default, and the worker's own files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_files_that_the_worker_is_configured_with_are_its_own(tmp_path: Path, mo
         allowed.open(str(tmp_path / "data")).close()
 
 
-def test_a_value_that_is_only_called_like_a_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_file_property_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "g").write_text("data")
     assert worker({"ssl.keystore.location": ""}).allowed_paths.own == NO_FILES

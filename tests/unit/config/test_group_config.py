@@ -1,4 +1,4 @@
-"""A worker's properties about its group."""
+"""The worker's properties about its group."""
 
 from __future__ import annotations
 

@@ -1,17 +1,20 @@
-"""Java plugins are found in jars by their service files, or by what their classes extend and implement."""
+"""Java plugins are found in jars by their service files, or by the classes that they extend and implement."""
 
 from __future__ import annotations
 
 import logging
 import struct
+import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.java_plugins import (
+    CONNECT,
     CONVERTER,
     HEADER_CONVERTER,
     PREDICATE,
@@ -22,6 +25,7 @@ from fencepost.config.java_plugins import (
     forget_plugins,
     java_connectors,
     java_plugins,
+    java_sinks,
 )
 
 SERVICE = f"META-INF/services/{SOURCE_CONNECTOR}"
@@ -43,13 +47,13 @@ def jar(path: Path, **files: bytes | str) -> Path:
 
 
 def class_file(name: str, parent: str, *interfaces: str, flags: int = 0x21) -> bytes:
-    """A class file with no members, and a long among its constants, which takes two numbers."""
+    """A class file without members, with a long constant, which takes two entries of the constant pool."""
     constants = [b"\x05" + struct.pack(">q", 7)]
     texts = (name, parent, *interfaces)
     for text in texts:
         encoded = text.replace(".", "/").encode()
         constants.append(b"\x01" + struct.pack(">H", len(encoded)) + encoded)
-    # The long is 1 and 2, then there are the texts, then the classes.
+    # Entries 1 and 2 are the long, then come the texts, then the classes.
     first = 3 + len(texts)
     constants += [b"\x07" + struct.pack(">H", number) for number in range(3, first)]
     head = struct.pack(">IHHH", 0xCAFEBABE, 0, 61, first + len(texts))
@@ -79,6 +83,19 @@ def test_jars_behind_links_to_folders_are_of_the_plugin_once(tmp_path: Path):
     (plugin / "same").symlink_to(tmp_path / "elsewhere")
     (plugin / "circle").symlink_to(plugin)
     assert found(tmp_path / "plugins") == {"acme.Source": ["a.jar", "b.jar"]}
+
+
+@pytest.mark.parametrize("folder", ["", ".venv", "project/.venv"])
+def test_the_jars_of_a_python_environment_are_no_plugins(tmp_path: Path, folder: str):
+    environment = tmp_path / folder
+    packages = environment / "lib" / "site-packages"
+    (packages / "pyspark").mkdir(parents=True)
+    (environment / "pyvenv.cfg").touch()
+    jar(packages / "pyspark" / "a.jar", **{SERVICE: "a.Source"})
+    assert found(tmp_path) == found(packages) == {}
+    jar(tmp_path / "plugin" / "a.jar", **{SERVICE: "a.Source"})
+    forget_plugins()
+    assert found(tmp_path) == ({"a.Source": ["a.jar"]} if folder else {})
 
 
 def test_a_plugin_without_service_files_is_scanned(tmp_path: Path):
@@ -124,6 +141,33 @@ def test_the_api_of_connect_beside_a_plugin_has_no_plugins(tmp_path: Path):
     jar(tmp_path / "acme" / "connect-api.jar", **{f"META-INF/services/{CONVERTER}": text})
     jar(tmp_path / "acme" / "a.jar", **{"acme/Avro.class": class_file("acme.Avro", "java.lang.Object", CONVERTER)})
     assert [one.java_class for one in java_plugins((tmp_path,))] == ["acme.Avro"]
+
+
+def test_a_connector_without_a_service_file_is_listed_beside_a_converter_with_one(tmp_path: Path):
+    base = class_file("acme.Base", SOURCE_CONNECTOR, flags=0x421)
+    jar(tmp_path / "acme" / "base.jar", **{"acme/Base.class": base})
+    jar(tmp_path / "acme" / "connector.jar", **{"acme/Source.class": class_file("acme.Source", "acme.Base")})
+    jar(tmp_path / "acme" / "avro.jar", **{f"META-INF/services/{CONVERTER}": "other.Avro"})
+    listed = [(one.java_class, one.base) for one in java_plugins((tmp_path,))]
+    assert listed == [("acme.Source", SOURCE_CONNECTOR), ("other.Avro", CONVERTER)]
+    assert [one.java_class for one in find_java_connectors([tmp_path], "Source")] == ["acme.Source"]
+
+
+def test_a_connector_beside_a_listed_one_is_found_by_its_full_name(tmp_path: Path):
+    classes = {
+        "acme/Base.class": class_file("acme.Base", SOURCE_CONNECTOR, flags=0x421),
+        "acme/Source.class": class_file("acme.Source", "acme.Base"),
+        "acme/Task.class": class_file("acme.Task", "org.apache.kafka.connect.source.SourceTask"),
+    }
+    jar(tmp_path / "one" / "a.jar", **classes)
+    jar(tmp_path / "one" / "b.jar", **{SERVICE: "other.Source"})
+    assert list(found(tmp_path)) == ["other.Source"]
+    (plugin,) = find_java_connectors([tmp_path], "acme.Source")
+    assert (plugin.base, plugin.location.name, len(plugin.jars)) == (SOURCE_CONNECTOR, "one", 2)
+    # An alias stands for classes that are listed, and a class of another type is no connector.
+    assert [one.java_class for one in find_java_connectors([tmp_path], "Source")] == ["other.Source"]
+    for name in ("acme.Base", "acme.Task", "acme.Missing"):
+        assert find_java_connectors([tmp_path], name) == ()
 
 
 def test_a_class_that_no_service_file_lists_is_found_by_its_name(tmp_path: Path):
@@ -207,3 +251,90 @@ def test_a_class_is_found_in_each_folder_and_an_alias_of_two_is_refused(tmp_path
     forget_plugins()
     with pytest.raises(ConfigError, match=r"several classes .*one\.jar; .*two\.jar; .*three\.jar"):
         find_java_connectors([tmp_path], "Source")
+
+
+def test_jars_are_read_once_until_the_plugins_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    opened: list[str] = []
+
+    class Opened(zipfile.ZipFile):
+        def __init__(self, file: Path) -> None:
+            opened.append(file.name)
+            super().__init__(file)
+
+    jar(tmp_path / "acme" / "a.jar", **{SERVICE: "acme.Source"})
+    jar(tmp_path / "acme" / "b.jar", **{"acme/Avro.class": b""})
+    monkeypatch.setattr("fencepost.config.java_plugins.zipfile.ZipFile", Opened)
+    for _ in range(3):
+        (connector,) = find_java_connectors([tmp_path], "acme.Source")
+        assert find_beside(connector, CONVERTER, [tmp_path], "acme.Avro") != ()
+    # The first scan reads each jar, and a class that no service file lists is looked for in each once.
+    assert sorted(opened) == ["a.jar", "a.jar", "b.jar", "b.jar"]
+    forget_plugins()
+    assert list(found(tmp_path)) == ["acme.Source"]
+    assert len(opened) == 6
+
+
+def test_a_changed_jar_is_seen_once_the_plugins_are_forgotten(tmp_path: Path):
+    path = jar(tmp_path / "acme" / "a.jar", **{SERVICE: "acme.Source"})
+    assert find_java_connectors([tmp_path], "Source")
+    (connector,) = java_connectors((tmp_path,))
+    assert find_beside(connector, CONVERTER, [tmp_path], "acme.Avro") == ()
+    jar(path, **{SERVICE: "acme.Newer", "acme/Avro.class": ""})
+    jar(tmp_path / "more" / "b.jar", **{SERVICE: "more.Source"})
+    # A worker reads plugin.path once.
+    assert list(found(tmp_path)) == ["acme.Source"]
+    forget_plugins()
+    assert list(found(tmp_path)) == ["acme.Newer", "more.Source"]
+    assert find_beside(connector, CONVERTER, [tmp_path], "acme.Avro") != ()
+
+
+def test_the_log_says_in_which_folder_or_jar_each_class_is(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    jar(tmp_path / "acme" / "lib" / "a.jar", **{SERVICE: "acme.Source"})
+    # Debezium's ByteArrayConverter converts both values and headers.
+    both = {f"META-INF/services/{base}": "single.Bytes" for base in (CONVERTER, HEADER_CONVERTER)}
+    jar(tmp_path / "single.jar", **{SERVICE: "single.Source"}, **both)
+    for _ in range(2):
+        java_plugins((tmp_path,))
+    assert caplog.messages == [
+        f"The Java class acme.Source is in {tmp_path / 'acme'}",
+        f"The Java class single.Source is in {tmp_path / 'single.jar'}",
+        f"The Java class single.Bytes is in {tmp_path / 'single.jar'}",
+    ]
+
+
+def test_requests_at_the_same_time_list_each_class_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    names = [f"acme.Source{number:02}" for number in range(40)]
+    for name in names:
+        jar(tmp_path / f"{name}.jar", **{SERVICE: name})
+    jar(tmp_path / "damaged.jar").write_text("no archive")
+    threads, together = 4, threading.Barrier(4)
+
+    def ask(_: int) -> tuple[object, object]:
+        together.wait()
+        return java_plugins((tmp_path,)), java_sinks((tmp_path,))
+
+    with ThreadPoolExecutor(threads) as pool:
+        answers = list(pool.map(ask, range(threads)))
+    assert all(answer == answers[0] for answer in answers)
+    assert sum("damaged.jar of plugin.path cannot be read" in message for message in caplog.messages) == 1
+    listed = [message for message in caplog.messages if message.startswith("The Java class")]
+    assert listed == [f"The Java class {name} is in {tmp_path / name}.jar" for name in names]
+
+
+def test_the_log_says_which_class_takes_the_place_of_a_connector_in_python(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    java_name, built_in = f"{CONNECT}file.FileStreamSourceConnector", "fencepost.connectors.files.stream_source"
+    classes = {
+        SERVICE: f"{java_name}\nacme.FileStreamSource\nacme.Other",
+        # A converter in a jar converts records of connectors in Java only, so it takes no place.
+        f"META-INF/services/{CONVERTER}": "io.apicurio.registry.utils.converter.AvroConverter",
+    }
+    jar(tmp_path / "a.jar", **classes)
+    java_plugins((tmp_path,))
+    ends = [message.partition(str(tmp_path / "a.jar"))[2] for message in caplog.messages]
+    taken = f", and takes the place of {built_in}.FileStreamSourceConnector in Python: that one is fencepost:"
+    assert ends == [f"{taken}{java_name}", f"{taken}FileStreamSource", "", ""]

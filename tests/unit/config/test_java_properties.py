@@ -1,4 +1,4 @@
-"""Every property of the Java classes is one that ours has, or is refused by name, or changes nothing for a source."""
+"""Each property of the Java classes is supported, or refused by name, or has no effect on a source."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ _APICURIO = (
         for part in ("groupId", "artifactId", "version", "globalId", "contentId", "contentHash", "msgType")
     ),
     "enhanced.avro.schema.support", "connect.meta.data",
-    # Confluent's, which change nothing there either.
+    # Confluent's properties without effect.
     *(name for name in (*_REGISTRY, *_AVRO) if name in without_effect(AvroConverter)),
 )  # fmt: skip
 
@@ -219,7 +219,7 @@ def test_each_property_of_java_is_done_or_refused_or_has_no_effect(
 
 
 def test_a_subclass_refuses_the_same_properties_as_its_base() -> None:
-    """The variants for keys are subclasses, and so are those of users."""
+    """The variants for keys are subclasses, and users may have subclasses as well."""
     plugin = find_plugin(PluginKind.TRANSFORMATION, "InsertField$Key", property_name="type", sources=ANY_MODULE)
     assert "no meaning for a source" in refusals(plugin, {"offset.field": "o"})["offset.field"]
     assert refusals(plugin, {"offset.field": " "}) == {}

@@ -3,15 +3,49 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from fencepost.config.java_settings import JavaSettings
+from fencepost import ConfigError
+from fencepost.config.java_settings import Isolation, JavaSettings
+from fencepost.config.worker_config import WorkerConfig
 from fencepost.embedded.java import find_java
 
 FIRST = ("-Xms384m", "-XX:NewSize=80m")
 MOST = ("-Xms768m", "-XX:NewSize=256m")
 SERIAL = "-XX:+UseSerialGC"
+WORKER = {
+    "bootstrap.servers": "127.0.0.1:1",
+    **{f"{part}.converter": "org.apache.kafka.connect.json.JsonConverter" for part in ("key", "value")},
+}
+
+
+def of_worker(**properties: str) -> JavaSettings:
+    given = {f"fencepost.java.{name}": value for name, value in properties.items()}
+    return WorkerConfig.from_properties(WORKER | given, where="worker.properties").plugin_sources.java
+
+
+def test_a_worker_that_says_nothing_has_the_documented_settings():
+    assert of_worker() == JavaSettings("512m", (), Isolation.CONNECTOR, None, 5.0)
+
+
+def test_a_workers_properties_are_the_settings_of_its_jvms(tmp_path: Path):
+    options = "-Xss512k '-Djavax.net.ssl.trustStore=/the keys/trust'"
+    settings = of_worker(heap=" 96m ", options=options, isolation="worker", directory=str(tmp_path))
+    assert settings == JavaSettings(
+        "96m", ("-Xss512k", "-Djavax.net.ssl.trustStore=/the keys/trust"), Isolation.WORKER, str(tmp_path), 5.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("heap", " "), ("heap", "512mb"), ("options", "'open"), ("isolation", "task"), ("directory", "/no/such/folder")],
+)
+def test_a_wrong_setting_is_refused_with_its_property(name: str, value: str):
+    with pytest.raises(ConfigError) as refused:
+        of_worker(**{name: value})
+    assert refused.value.name == f"fencepost.java.{name}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The choice among several versions of a Java class."""
+"""The choice of one of several versions of a Java class."""
 
 from __future__ import annotations
 
@@ -32,14 +32,29 @@ def test_the_newest_that_is_asked_for_is_chosen_else_the_newest_of_all(asked: st
     assert chosen.location.name == folder
 
 
-def test_a_class_that_cannot_be_asked_hides_no_other(caplog: pytest.LogCaptureFixture):
+def test_a_class_whose_version_is_unreadable_hides_no_other(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.ERROR):
         found = with_versions(PLUGINS, version_of)
     assert [version for _, version in found] == ["1.10.0.Final", "1.10", "1.9.0.Final", UNKNOWN]
     assert "acme.Source in d cannot be used: a jar is missing" in caplog.text
 
 
-def test_a_single_class_is_not_asked():
+def test_two_folders_with_one_version_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    plugins = [JavaPlugin("acme.Source", tmp_path / name, ()) for name in ("new", "old", "other", "another")]
+    versions = {"new": "2.0", "old": "1.0", "other": "2.0", "another": "2.0"}
+    for _ in range(2):
+        assert choose(plugins, None, lambda plugin: versions[plugin.location.name]) is plugins[0]
+    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.getMessage() == (
+        f"The Java class acme.Source has the version 2.0 in several places: {tmp_path / 'new'} is used, and not "
+        f"{tmp_path / 'another'}, {tmp_path / 'other'}. Move all but one of them out of plugin.path, and restart the worker"
+    )
+    caplog.clear()
+    assert choose(plugins, "1.0", lambda plugin: versions[plugin.location.name]) is plugins[1]
+    assert not caplog.records
+
+
+def test_a_single_class_is_not_asked_for_its_version():
     def fails(plugin: JavaPlugin) -> str:
         raise AssertionError(plugin)
 

@@ -1,4 +1,4 @@
-"""Which connector or task a line of the log is about."""
+"""The connector or task of a log line."""
 
 from __future__ import annotations
 

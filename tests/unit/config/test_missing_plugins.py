@@ -1,4 +1,4 @@
-"""What is said of a plugin that is not found: the name that may be meant, and what to do in Java and in Python."""
+"""The message about a plugin that is not found: similar names, and the remedy in Java and in Python."""
 
 from __future__ import annotations
 
@@ -72,9 +72,11 @@ def test_a_transform_for_a_java_connector_may_be_in_a_jar(folder: Path):
 
 
 def test_a_config_provider_has_no_advice_about_jars():
-    said = refused("com.acme.Vault", PluginKind.CONFIG_PROVIDER)
-    assert PYTHON in said
-    assert "Java" not in said
+    for name in ("com.acme.Vault", "acme.Vault"):
+        said = refused(name, PluginKind.CONFIG_PROVIDER)
+        assert "jars" not in said
+        assert ("does not run a config provider in Java" in said) == (name == "com.acme.Vault")
+        assert (PYTHON in said) == (name == "acme.Vault")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which modules a worker imports for a name that somebody sent it."""
+"""The modules that a worker imports for a name in a configuration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUP = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder on the import path, as that of installed packages is."""
+    """A folder on the import path, like site-packages."""
     before = list(sys.path)
     sys.path.append(str(tmp_path))
     use_plugin_path("")
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def module(folder: Path) -> str:
-    """A module that can be imported, and says so if it is."""
+    """A module that creates a file when it is imported."""
     name = unique("mine").replace("-", "_")
     (folder / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w').close()\n{CONNECTOR}")
     return name

@@ -56,7 +56,7 @@ def test_every_registered_converter_can_be_loaded():
     for entry in entries:
         header_only = entry.name.endswith("SimpleHeaderConverter")
         kind = PluginKind.HEADER_CONVERTER if header_only else PluginKind.CONVERTER
-        # Several Java classes of one name have a prefix each.
+        # If several Java classes have one name, ours have a prefix each.
         assert find(entry.name, kind).__name__.endswith(entry.name.rpartition(".")[2])
 
 
@@ -178,7 +178,7 @@ def test_the_error_for_an_unknown_name_lists_classes_of_plugin_path(plugin_direc
 
 
 def test_a_folder_that_may_not_be_read_hides_no_class_of_plugin_path(plugin_directory: Path):
-    """Root may read all of them."""
+    """As root, the test may read all folders."""
     module = unique("beside")
     (plugin_directory / f"{module}.py").write_text("from fencepost import Converter\nclass Beside(Converter): ...\n")
     for number, mode in enumerate((0o000, 0o100)):

@@ -1,4 +1,4 @@
-"""Section 4 of the behaviour of Connect: what a configuration is refused for, and on which property."""
+"""Section 4 of the behaviour of Connect: why a configuration is refused, and on which property."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENABLED = ExactlyOnceSourceSupport.ENABLED
 
 
 class _Connector(SourceConnector):
-    """Answers as it is told to; an exception is raised."""
+    """Returns or raises the given results."""
 
     def __init__(self, answer: Any = None) -> None:
         self.answer = answer

@@ -32,13 +32,14 @@ from fencepost.config.properties import load_connector_config, load_properties, 
         ("a=\\u00e9\\uD83D\\uDE00", {"a": "é😀"}),
         ("a=1\na=2", {"a": "2"}),
         ("=1", {"": "1"}),
-        # A backslash alone in its line: what follows is not a continuation. javaproperties reads the comment as a property.
+        # A line with only a backslash: the next line is not a continuation. javaproperties reads the comment as a
+        # property.
         ("\\\n# b=2\na=1", {"a": "1"}),
         ("\\\n\n!b\na=1\n \\\r\n", {"a": "1"}),
         ("\\\n  a=1\\\n  # 2", {"a": "1# 2"}),
         ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
         ("a=1\\\n \\\n#2", {"a": "1#2"}),
-        # Ends of lines and blanks to Java are line feed, carriage return, space, tab, form feed.
+        # Java's line ends and blanks are line feed, carriage return, space, tab and form feed.
         ("a\x0bb\x85c\u2028d\u00a0=1", {"a\x0bb\x85c\u2028d\u00a0": "1"}),
         ("\\#a=1\n\\u0020\\u003D=2\n\\!=3", {"#a": "1", " =": "2", "!": "3"}),
         ("a=\\ b \n\tc\f:\t=d", {"a": " b ", "c": "=d"}),
@@ -56,7 +57,7 @@ def test_a_malformed_escape_is_an_error_with_file_and_line(escape: str):
 
 
 def _java_escape(text: str) -> str:
-    """What java.util.Properties.store writes for a key or a value."""
+    """A key or a value as java.util.Properties.store writes it."""
     units = text.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02X}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 

@@ -72,6 +72,22 @@ def test_invalid_configurations_are_named(properties: dict[str, str], blamed: st
     assert raised.value.name == blamed
 
 
+def test_a_rest_extension_in_java_is_refused_as_it_would_not_run(tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=secret\n")
+    basic = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+    with pytest.raises(
+        ConfigError, match=r"com\.example\.Login,.*not run.*rest\.basic\.auth\.credentials\.file"
+    ) as raised:
+        _config(
+            **{"rest.extension.classes": f"{basic},com.example.Login", "rest.basic.auth.credentials.file": str(users)}
+        )
+    assert raised.value.name == "rest.extension.classes"
+    assert basic not in str(raised.value)
+    alone = {"rest.extension.classes": basic, "rest.basic.auth.credentials.file": str(users)}
+    assert _config(**alone).credentials == {"ann": "secret"}
+
+
 def test_other_workers_use_http_where_there_is_a_choice():
     both = "https://h:1,http://h:2"
     assert _config(listeners=both).advertised_scheme == "http"
@@ -79,7 +95,7 @@ def test_other_workers_use_http_where_there_is_a_choice():
     assert _config(listeners="https://h:1").advertised_scheme == "https"
 
 
-def test_tls_comes_from_the_prefix_alone_if_anything_has_it():
+def test_tls_properties_with_the_prefix_replace_all_without_it():
     common = {"ssl.truststore.location": "t", "ssl.protocol": "TLS"}
     plain = RestConfig.from_properties(common, where="w")
     assert plain.tls == plain.admin_tls == common

@@ -1,4 +1,4 @@
-"""Names of scripts, blocks and properties in regular expressions, as Java 25 has them."""
+"""Names of scripts, blocks and properties in regular expressions, as in Java 25."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.config.java_regex import JavaRegex
 from fencepost.config.unicode_names import BLOCKS, PROPERTIES, SCRIPTS, is_block
 
 
-def test_the_names_are_all_there():
+def test_all_unicode_names_of_java_are_known():
     assert (len(SCRIPTS), len(BLOCKS)) == (334, 782)
     assert all(name == name.upper() for name in SCRIPTS | BLOCKS | PROPERTIES)
 

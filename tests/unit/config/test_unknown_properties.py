@@ -1,4 +1,4 @@
-"""Which properties are told to be unknown, and what may be meant."""
+"""Properties that are reported as unknown, and suggestions for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_names_with_open_prefixes_are_not_reported():
     assert unknown_properties(names, KNOWN, open_prefixes=["spark."], only_alike=True) == {"task.max": "tasks.max"}
 
 
-def test_a_name_below_a_known_one_has_no_hint_at_it():
+def test_a_name_with_a_known_prefix_gets_no_suggestion():
     assert unknown_properties(["value.converter.own", "task.max.x"], KNOWN) == {
         "value.converter.own": None,
         "task.max.x": "tasks.max",

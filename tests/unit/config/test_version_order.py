@@ -20,8 +20,8 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def test_mavens_order_is_the_order_of_maven():
-    """`main` of Maven's own class compares each version with the next, and prints that."""
+def test_java_versions_are_ordered_as_by_maven():
+    """`main` of Maven's own class compares each version with the next one, and prints the result."""
     java = find_java()
     pairs = list(itertools.product(SHAPES, repeat=2))
     jars = ":".join(map(str, class_path(java, CONNECT)))
@@ -46,7 +46,7 @@ def test_versions_of_python_packages_are_compared_as_such():
     assert first > second
 
 
-def test_the_newest_comes_first_and_what_has_no_version_last():
+def test_the_newest_version_comes_first_and_items_without_one_last():
     found = newest_first(["undefined", "1.9.0.Final", "1.10.0.Final", "1.9", ""], lambda text: text)
     assert found == ["1.10.0.Final", "1.9.0.Final", "1.9", "undefined", ""]
 

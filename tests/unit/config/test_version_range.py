@@ -30,7 +30,7 @@ from fencepost.config.version_range import VersionRange
         ("[7.5.1-ccs,)", "7.10.0-ccs"),
     ],
 )
-def test_a_version_is_asked_for(asked: str, version: str) -> None:
+def test_a_range_includes_a_version(asked: str, version: str) -> None:
     assert VersionRange.of("p", asked).has(version)
 
 
@@ -52,7 +52,7 @@ def test_a_version_is_asked_for(asked: str, version: str) -> None:
         ("9" * 5000, "1.2"),
     ],
 )
-def test_a_version_is_not_asked_for(asked: str, version: str) -> None:
+def test_a_range_excludes_a_version(asked: str, version: str) -> None:
     assert not VersionRange.of("p", asked).has(version)
 
 

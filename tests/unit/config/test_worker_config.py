@@ -31,7 +31,7 @@ def test_a_standalone_worker_needs_brokers_and_converters_and_is_exactly_once():
 
 
 def test_the_topics_of_standalone_workers_are_named_after_their_groups():
-    """Offsets and task counts are stored by connector name: groups that share topics would take them for their own."""
+    """Offsets and task counts are stored by connector name, so groups that shared topics would mix them up."""
     for given, group in (({}, "connect-standalone"), ({"group.id": " other "}, "other")):
         config = _worker(given)
         stores = (config.offset_storage, config.config_storage, config.status_storage)
@@ -41,7 +41,7 @@ def test_the_topics_of_standalone_workers_are_named_after_their_groups():
 
 def test_a_group_with_a_name_invalid_for_topics_needs_names_for_topics():
     with pytest.raises(
-        ConfigError, match=r"worker.properties: offset.storage.topic is unset, and group.id=zwölf makes"
+        ConfigError, match=r"worker.properties: offset.storage.topic is unset, and group.id=zwölf is not usable"
     ):
         _worker({"group.id": "zwölf"})
     assert _worker(GROUP | {"group.id": "zwölf"}).group_id == "zwölf"

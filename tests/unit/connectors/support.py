@@ -14,7 +14,7 @@ from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 
 
 class CommittedOffsets:
-    """The offsets of files that were committed: `{path: position}`."""
+    """Committed offsets of files: `{path: position}`."""
 
     def __init__(self, positions: Mapping[str, Any] | None = None) -> None:
         self.positions = dict(positions or {})
@@ -35,7 +35,7 @@ class CommittedOffsets:
 
 
 class WholeOffsets:
-    """The offsets of files that were committed, with all their fields: `{path: offset}`."""
+    """Committed offsets of files with all fields: `{path: offset}`."""
 
     def __init__(self, committed: Mapping[str, Any] | None = None) -> None:
         self.committed = dict(committed or {})
@@ -52,7 +52,7 @@ class WholeOffsets:
 
 
 class Context:
-    """What a worker tells a task."""
+    """The task context that a worker provides."""
 
     transaction_context = None
 
@@ -80,7 +80,7 @@ def start(
 
 
 class ConnectorContext:
-    """What a worker tells a connector."""
+    """The connector context that a worker provides."""
 
     def __init__(self, configs: Mapping[str, str] | None = None, allowed_paths: AllowedPaths = ANYWHERE) -> None:
         self.offset_reader = CommittedOffsets()
@@ -100,7 +100,7 @@ class ConnectorContext:
 def errors_in(
     connector: SourceConnector, config: Mapping[str, str], allowed_paths: AllowedPaths = ANYWHERE
 ) -> dict[str, list[str]]:
-    """What a connector finds wrong with a configuration, by property."""
+    """The errors that a connector finds in a configuration, by property."""
     connector.context = ConnectorContext(config, allowed_paths)
     return {value.name: value.errors for value in connector.validate(config) if value.errors}
 
@@ -122,7 +122,7 @@ def read(batch: Any, column: str = "value") -> list[Any]:
 
 
 def read_to_end(task: SourceTask) -> list[Any]:
-    """All rows up to the source's end, as a worker reads them that was asked to stop there."""
+    """All rows up to the source's end, read like a worker that is to stop there."""
     rows: list[Any] = []
     while not task.at_end():
         batch = task.poll()

@@ -1,4 +1,4 @@
-"""Generated Spark types with values of them, and the JSON that each value is, worked out one by one."""
+"""Random Spark types with values, and the expected JSON of each value, computed one by one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def values(kind: spark.DataType) -> st.SearchStrategy[Any]:
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[spark.DataType, list[Any], pa.Array]:
-    """A type, values of it, different or all the same, and the Arrow array of them, which may be a slice of a larger one."""
+    """A type, its values, distinct or all the same, and their Arrow array, which may be a slice of a larger one."""
     kind = draw(types())
     equal = st.builds(lambda value, count: [value] * count, values(kind), st.integers(2, 8))
     rows = draw(st.one_of(st.lists(values(kind), max_size=8), equal))
@@ -83,7 +83,7 @@ def columns(draw: st.DrawFn) -> tuple[spark.DataType, list[Any], pa.Array]:
 
 
 def expected_json(kind: spark.DataType, value: Any) -> Any:
-    """What `json.loads` gives of a payload with this value."""
+    """The result of `json.loads` for a payload with this value."""
     if value is None:
         return None
     match kind:
@@ -99,7 +99,7 @@ def expected_json(kind: spark.DataType, value: Any) -> Any:
 
 def _floating(kind: spark.DataType, value: float) -> float | str:
     if math.isfinite(value):
-        # The shortest digits that tell a single-precision number from its neighbours.
+        # The shortest decimal number that identifies the float32.
         return float(str(np.float32(value))) if isinstance(kind, spark.FloatType) else value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
@@ -124,6 +124,6 @@ _SCALAR_JSON: dict[type[spark.DataType], Callable[[Any, Any], Any]] = {
 
 
 def java_bytes(number: int) -> bytes:
-    """Java's BigInteger.toByteArray."""
+    """The result of Java's BigInteger.toByteArray."""
     bits = (number if number >= 0 else ~number).bit_length()
     return number.to_bytes(bits // 8 + 1, "big", signed=True)

@@ -181,6 +181,6 @@ def test_converters_survive_pickling(converter: Any):
 
 
 def test_converters_are_imported_without_pandas():
-    """It would take longer than all else that a worker imports for the first connector."""
+    """Importing pandas takes longer than importing all that a worker needs for its first connector."""
     program = "import sys, fencepost.converters; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

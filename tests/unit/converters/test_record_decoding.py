@@ -1,4 +1,4 @@
-"""Bytes that the built-in converters wrote, as `fencepost tail` shows them."""
+"""Bytes of the built-in converters, decoded for `fencepost tail`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By what the records of a connector are read."""
+"""The choice of the converter that reads a connector's records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_each_role_has_its_converter_and_its_registry() -> None:
         assert reading.key.decoder("StringConverter", is_key=True)(b"7", {}) == "7"
 
 
-def test_what_nobody_described_is_guessed() -> None:
+def test_the_format_is_guessed_if_the_converter_is_unknown() -> None:
     assert NO_READING.value.decoder(is_key=False)(b'{"a": 1}', {}) == {"a": 1}
 
 

@@ -39,7 +39,7 @@ def test_equal_numbers_and_nulls_are_constant():
 
 
 @pytest.mark.parametrize("values", [pa.array(["ab"]), pa.array([], pa.string()), pa.nulls(1), pa.array([0.0, -0.0])])
-def test_few_values_and_other_types_are_not_looked_at(values: pa.Array):
+def test_single_values_and_other_types_count_as_not_constant(values: pa.Array):
     assert not is_constant(values)
 
 
@@ -52,7 +52,7 @@ def test_texts_are_null_where_they_or_the_others_are():
 
 
 def _column(texts: list[str | None], before: str) -> pa.Array:
-    """Many rows with these texts again and again, in the middle of a longer array."""
+    """These texts repeated many times, as a slice out of the middle of a longer array."""
     repeated = (texts * 300)[:300]
     return pa.array([before, *repeated, before], pa.string()).slice(1, 300)
 

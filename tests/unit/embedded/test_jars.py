@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import logging
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -9,14 +11,17 @@ from typing import ClassVar
 
 import pytest
 
+from fencepost.embedded import jars
 from fencepost.embedded.errors import JarsUnavailableError
 from fencepost.embedded.jars import BROKER, cache_folder, class_path, fetched_kilobytes
 from fencepost.embedded.java import Java, find_java
+from tests.support.jar_repository import THING, jar_repository
+from tests.support.processes import wait_for
 
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty cache, and a proxy that nobody answers at."""
+    """An empty cache, and a proxy address at which nothing listens."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
 
@@ -30,18 +35,38 @@ def test_without_network_and_cache_the_error_gives_advice() -> None:
     assert [path.name for path in cache_folder().iterdir()] == [f"{BROKER.folder}.lock"]
 
 
-def test_what_is_being_fetched_is_counted_in_thousands_of_bytes() -> None:
+def test_downloads_are_reported_in_kilobytes() -> None:
     assert fetched_kilobytes() == 0
     for folder in ("one", "other"):
-        jars = cache_folder() / folder / "ivy-cache" / "jars"
-        jars.mkdir(parents=True)
-        (jars / "a.jar.part").write_bytes(b"x" * 20_500)
+        downloads = cache_folder() / folder / "ivy-cache" / "jars"
+        downloads.mkdir(parents=True)
+        (downloads / "a.jar.part").write_bytes(b"x" * 20_500)
 
     assert fetched_kilobytes() == 41.0
 
 
+def test_a_worker_logs_what_it_fetches_with_size_and_progress(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker's first Java connector waits for this."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(jars, "LOG_SECONDS", 0.05)
+    found: list[Path] = []
+    with jar_repository() as repository:
+        monkeypatch.setattr(jars, "MAVEN_CENTRAL", repository.url)
+        fetching = threading.Thread(target=lambda: found.extend(class_path(find_java(), THING)))
+        fetching.start()
+        half = r"Fetching the thing 1.0: [23]\d\d kB \([23]\d%\) so far, [\d,.]+ kB/s"
+        wait_for(lambda: re.search(half, caplog.text), what="the log has the size of the first half")
+        repository.rest.set()
+        fetching.join(120)
+    assert [path.name for path in found] == ["thing-1.0.jar"]
+    assert "Fetching the thing 1.0 from Maven Central, once (about 1 MB)" in caplog.text
+    assert re.search(r"Fetched the thing 1.0 \(0.6 MB\) in \d+ s", caplog.text)
+
+
 class Proxy(BaseHTTPRequestHandler):
-    """Asks for a name and a password, and then goes no further."""
+    """Answers every request with 407: it wants a name and a password."""
 
     asked: ClassVar[list[tuple[str, str | None]]] = []
 
@@ -86,7 +111,7 @@ def test_a_full_disk_is_called_full(tmp_path: Path, sign: str) -> None:
 
 
 def test_a_jvm_that_fetches_finds_folders_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the locale C a JVM does not find a cache folder whose name has letters beyond ASCII."""
+    """With the locale C, a JVM does not find a cache folder whose name has non-ASCII letters."""
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("HOME", str(tmp_path))
     program = tmp_path / "bin" / "java"

@@ -26,7 +26,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def install_java(home: Path, first_line: str, *, exit_code: int = 0) -> Path:
-    """A `java` that answers to -version as a real one does."""
+    """A script `java` that answers -version like a real one."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -61,6 +61,31 @@ def test_a_java_that_is_too_old_or_broken_is_passed_over(monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(good / "bin"))
 
     assert find_java() == Java(good, 17, bundled=False)
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_a_java_home_that_is_not_used_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = install_java(tmp_path / "good", 'openjdk version "17" 2021-09-14')
+    old = install_java(tmp_path / "old", 'java version "1.8.0_402"')
+    broken = install_java(tmp_path / "broken", "no Java here", exit_code=1)
+    monkeypatch.setenv("PATH", str(good / "bin"))
+    for home, why in ((tmp_path, "which has no bin/java"), (old, "which is Java 8"), (broken, "does not run")):
+        find_java.cache_clear()
+        caplog.clear()
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        assert find_java() == find_java() == Java(good, 17, bundled=False)
+        [warning] = caplog.records
+        assert warning.levelname == "WARNING"
+        assert f"JAVA_HOME is set to {home}, " in warning.getMessage()
+        assert why in warning.getMessage()
+        assert f"Java 17 in {good} is used instead" in warning.getMessage()
+    find_java.cache_clear()
+    caplog.clear()
+    monkeypatch.setenv("JAVA_HOME", str(good))
+    find_java()
+    assert not caplog.records
 
 
 @pytest.mark.usefixtures("bare_machine")

@@ -1,4 +1,4 @@
-"""A session of MariaDB, whose client is another program here."""
+"""A MariaDB session, with another program as its client."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ CLIENT = "import os; input(); print(os.getpgrp()); print('fencepost: done', flus
 
 
 def test_ctrl_c_in_a_terminal_does_not_end_the_client_of_a_session() -> None:
-    # A terminal sends it to the group of the process that has the session.
+    # A terminal sends SIGINT to the process group of the session.
     with MariaDbSession([sys.executable, "-S", "-c", CLIENT]) as session:
         assert session.execute("select 1") != [[str(os.getpgrp())]]

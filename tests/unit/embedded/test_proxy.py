@@ -1,4 +1,4 @@
-"""The proxy of the environment becomes Java's."""
+"""The environment's proxy settings become Java system properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer knows from the name of its thread which attempt of its stage it belongs to."""
+"""The name of a writer's thread contains the stage attempt to which it belongs."""
 
 from __future__ import annotations
 

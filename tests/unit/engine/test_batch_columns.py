@@ -1,4 +1,4 @@
-"""Rows of a reader get the nullability that its schema declares, whatever their arrays say."""
+"""Columns of a reader get the nullability of its declared schema, whichever nullability their Arrow types have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns become records; columns that do not fit are named."""
+"""Columns become records; an error names columns that do not fit."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_groups_of_a_topic_are_joined_in_record_order():
 
 @pytest.mark.parametrize("schema", [None, spark.NullType()])
 def test_a_column_of_nulls_without_a_schema_is_null_whatever_its_type(schema: spark.DataType | None):
-    """The type is an accident, for example of the field that a transform extracts."""
+    """The type is arbitrary, for example the type of a field that a transform extracts."""
     values = pa.nulls(2, pa.string())
     assert converted_by(bytes_converter(), "t", schema, values).to_pylist() == [None, None]
     assert header_converted_by(bytes_converter(), "t", schema, values).to_pylist() == [None, None]

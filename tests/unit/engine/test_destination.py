@@ -1,4 +1,4 @@
-"""A pipeline with a prefix writes to other topics than records name, and converts for those that they name."""
+"""A pipeline with a prefix writes to other topics than its records name, but converts for the topics that they name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.engine.pipeline import Pipeline
 
 
 class Told(StringConverter):
-    """Keeps the topics that it converts for."""
+    """Records the topics for which it converts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +57,6 @@ def test_a_name_that_is_too_long_with_the_prefix_is_refused(pipeline: Pipeline) 
     assert redirected.destination("t" * 244) == "test-" + "t" * 244
     with pytest.raises(ConfigError, match="cannot be redirected"):
         redirected.destination("t" * 245)
-    # Brokers refuse these themselves.
+    # Brokers refuse these topic names themselves.
     assert pipeline.destination("t" * 250) == "t" * 250
     assert redirected.destination("t" * 250) == "test-" + "t" * 250

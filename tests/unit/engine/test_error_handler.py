@@ -1,4 +1,4 @@
-"""What `errors.*` makes of rows that a converter refuses: the first fails the batch, or each is skipped and counted."""
+"""`errors.*` and rows that a converter refuses: the first fails the batch, or each is skipped and counted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOGGED = replace(SKIP, log_enable=True)
 
 
 class Picky(Converter, HeaderConverter):
-    """Refuses texts with an x, and raises RetriableError for its first `outages` calls."""
+    """Refuses texts with an x, and raises RetriableError in its first `outages` calls."""
 
     def __init__(self, outages: int = 0) -> None:
         self.outages = outages
@@ -56,7 +56,7 @@ class Picky(Converter, HeaderConverter):
 
 
 def sent(failure: RecordRefusedError) -> RecordRefusedError:
-    """Return the failure as it arrives from an executor."""
+    """Pickle the failure and return the copy, as from an executor."""
     with pytest.raises(RecordRefusedError) as caught:
         read_reports([report_text(failure)])
     return caught.value
@@ -70,7 +70,7 @@ def steps(converter: Picky | None = None):
 def converted(
     rows: Sequence[tuple[str, str, str]], errors: ErrorHandler, picky: Picky | None = None
 ) -> list[Converted]:
-    """Rows of header, key and value."""
+    """Convert rows of header, key and value."""
     headers = pa.array(
         [[{"key": "h", "value": row[0]}] for row in rows],
         pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
@@ -218,7 +218,7 @@ def test_a_converter_that_returns_no_array_fails_regardless_of_tolerance():
 
 
 class Rows:
-    """Numbers, of which some are refused; counts the attempts."""
+    """Numbers, some of which are refused; counts the attempts."""
 
     def __init__(self, count: int, refused: set[int]) -> None:
         self.count = count
@@ -303,7 +303,7 @@ def refused_by_pipeline(error: Exception) -> OwnPipeline:
 
 
 @pytest.mark.parametrize("kind", [DataError, RetriableError])
-def test_what_a_connectors_own_pipeline_refused_fails_the_task(kind: type[Exception]):
+def test_a_record_refused_by_a_connectors_own_pipeline_fails_the_task(kind: type[Exception]):
     errors = ErrorHandler(ErrorHandling())
     with pytest.raises(
         RecordRefusedError, match=r"topic t failed in the stage VALUE_CONVERTER \(acme.Avro\)"
@@ -314,7 +314,7 @@ def test_what_a_connectors_own_pipeline_refused_fails_the_task(kind: type[Except
     assert caught.value.tally.counts == ErrorCounts(failures=4, errors=1, retries=3)
 
 
-def test_what_a_connectors_own_pipeline_refused_becomes_a_dead_letter():
+def test_a_record_refused_by_a_connectors_own_pipeline_is_a_dead_letter():
     errors = ErrorHandler(replace(LOGGED, dead_letter_topic="dead"))
     errors.take_over(refused_by_pipeline(DataError("bad")))
     assert errors.tally.counts == ErrorCounts(failures=4, skipped=1, retries=3, errors_logged=1)

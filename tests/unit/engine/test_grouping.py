@@ -29,7 +29,8 @@ from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.engine.conversion import ROW, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
-from fencepost.engine.grouping import RecordGroup, group_records, json_texts, signature
+from fencepost.engine.grouping import RecordGroup, group_records, signature
+from fencepost.engine.schemaless_json import json_texts
 from fencepost.transforms.chain import Step
 from fencepost.transforms.records import DropHeaders
 from tests.support.engine import SKIP, pipeline
@@ -167,14 +168,32 @@ def test_a_record_with_a_refused_row_is_refused_with_its_reason():
     assert group.columns["value"].to_pylist() == [1, 2]
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_number_beyond_64_bits_is_named(part: str):
+    with pytest.raises(DataError, match=r"the number 9223372036854775808, which is beyond 64 bits: give str\(value\)"):
+        grouped([record(**{part: 1}), record(**{part: 2**63})])
+
+
+def test_decimals_keep_their_scales_beside_others():
+    values = [decimal.Decimal(text) for text in ("1.1", "1.25", "7", "1.1", "2E+3")]
+    groups = grouped([record(value, key=value) for value in values])
+    found = {group.columns[ROW].to_pylist()[0]: group.columns for group in groups}
+    assert {row: columns["value"].cast(pa.string()).to_pylist() for row, columns in found.items()} == {
+        0: ["1.1", "1.1"],
+        1: ["1.25"],
+        2: ["7", "2000"],
+    }
+    assert all(columns["key"] == columns["value"] for columns in found.values())
+
+
 def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():
-    values = [decimal.Decimal("1.5"), decimal.Decimal("NaN"), decimal.Decimal("22.25")]
+    values = [decimal.Decimal("1.55"), decimal.Decimal("NaN"), decimal.Decimal("22.25"), decimal.Decimal("1e-90")]
     (group,) = grouped([record(value) for value in values], SKIP)
-    assert group.columns["value"].to_pylist() == [decimal.Decimal("1.50"), decimal.Decimal("22.25")]
+    assert group.columns["value"].to_pylist() == [decimal.Decimal("1.55"), decimal.Decimal("22.25")]
 
 
-def test_decimals_that_have_no_type_in_common_are_refused_like_any_other_misfit():
-    values = [decimal.Decimal(text) for text in ("1e70", "2e60", "1e-70", "3e60")]
+def test_decimals_of_too_many_digits_are_refused_like_any_other_misfit():
+    values = [decimal.Decimal(text) for text in ("1e70", "2e60", "1e90", "3e60")]
     records = [record(value, key=str(row)) for row, value in enumerate(values)]
     (group,) = grouped(records, SKIP)
     assert group.columns["value"].to_pylist() == [values[0], values[1], values[3]]
@@ -330,7 +349,7 @@ SCHEMAS = {"ShortConverter": "SMALLINT", "IntegerConverter": "INT", "FloatConver
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("name", sorted(converters.__all__))
 def test_a_null_without_a_schema_is_null_in_every_format(name: str, *, beside: bool) -> None:
-    """Value, key and headers; alone, and among other records of the batch."""
+    """The null is a value, key or header, alone or with other records in the batch."""
     header = find_plugin(PluginKind.HEADER_CONVERTER, name, property_name="header.converter", sources=ANY_MODULE)()
     header.configure({})
     steps = replace(pipeline(), header_converter=header)

@@ -1,4 +1,4 @@
-"""What kind of failure a Spark job had is read from the JVM's exceptions; the data that they quote changes nothing."""
+"""The JVM's exceptions determine the kind of a job's failure; data that they quote have no influence."""
 
 from __future__ import annotations
 

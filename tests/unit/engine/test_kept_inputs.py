@@ -1,4 +1,4 @@
-"""The rows that are kept for dead letters of the records that transforms make of them."""
+"""Dead letters of transformed records contain the original rows, which are kept for that."""
 
 from __future__ import annotations
 

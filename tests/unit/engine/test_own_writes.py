@@ -1,4 +1,4 @@
-"""Spark is not started beside the large batches that the worker writes itself."""
+"""Spark is not started while the worker writes large batches itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.engine.own_writes import QUIET_SECONDS, OwnWrites
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that only a test advances."""
 
     now = 100.0
 
@@ -16,7 +16,7 @@ class Clock:
         return self.now
 
 
-def test_it_is_quiet_some_time_after_the_last_batch():
+def test_the_worker_counts_as_idle_some_time_after_its_last_batch():
     clock = Clock()
     writes = OwnWrites(clock)
     assert writes.quiet()

@@ -1,4 +1,4 @@
-"""Metrics of plugins that were pickled, and counts that come back."""
+"""Metrics of pickled plugins, and the counts that come back from executors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.runtime.plugin_metrics import WorkerPluginMetrics
 
 
 class Executor(NamedTuple):
-    """A plugin's counter and metrics as a task of an executor has them, and what the task will send."""
+    """A plugin's counter and metrics in a task on an executor, and the counts that the task will send."""
 
     counter: DetachedCounter
     metrics: DetachedMetrics
@@ -21,14 +21,14 @@ class Executor(NamedTuple):
 
 
 class Context:
-    """A context of Spark whose accumulators are at hand."""
+    """A Spark context that exposes its accumulators."""
 
     def accumulator(self, value: Any, param: Any) -> Any:
         return Accumulator(value, param)
 
 
 class Accumulator:
-    """As pyspark's: pickled, it begins at its param's zero."""
+    """Like pyspark's accumulator: a pickled copy starts at its param's zero."""
 
     def __init__(self, value: Any, param: Any) -> None:
         self.value, self.param = value, param
@@ -84,7 +84,7 @@ def test_counters_that_executors_add_appear_once(counts: PluginCounts, worker: W
         executor.metrics.add_counter("new-ones", "New", tags={"of": "a"}).increment(4)
         counts.receive(executor.counts)
     assert values(worker) == {"rows": 0, "new_ones": 8}
-    # The worker may write the next batch itself.
+    # The worker itself may write the next batch.
     worker.add_counter("new-ones", "New", tags={"of": "a"}).increment()
     assert values(worker)["new_ones"] == 9
     with pytest.raises(ValueError, match="added already"):

@@ -1,4 +1,4 @@
-"""Reading ahead changes neither what is read nor how reading ends."""
+"""Reading ahead changes neither the rows nor the end or error of a read."""
 
 from __future__ import annotations
 

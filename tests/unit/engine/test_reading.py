@@ -1,4 +1,4 @@
-"""What a reader of a SourceBatch does wrong is told in its author's terms, in the worker and on executors."""
+"""Mistakes of a SourceBatch's reader are reported in its author's terms, in the worker and on executors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS = pa.RecordBatch.from_pydict({"value": ["a"]})
 
 
 class _Reader:
-    """Yields the given items, of which errors are raised."""
+    """Yields the given items; an item that is an error is raised."""
 
     schema: Any = "value STRING"
 

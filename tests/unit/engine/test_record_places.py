@@ -1,4 +1,4 @@
-"""A topic, partition or timestamp that no record can have is an error of its row, which may be skipped."""
+"""An invalid topic, partition or timestamp is an error of its row, which may be skipped."""
 
 from __future__ import annotations
 

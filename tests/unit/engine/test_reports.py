@@ -1,4 +1,4 @@
-"""What executors send arrives as it was sent, and whatever else arrives is refused, not run."""
+"""Executors' reports arrive unchanged; any other message is refused, and no code in it is run."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_failure_of_a_connectors_own_class_arrives_as_the_nearest_known_one():
 
 
 class Touch:
-    """Touches a file when it is unpickled."""
+    """An object that touches a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""The pauses before a stage is tried again: doubled, up to the longest, until a time-out."""
+"""The pauses before a stage is retried: doubled up to a maximum, until a timeout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_pauses_double_up_to_the_longest_and_end_at_the_time_out():
     assert len(pauses(-1, 2_000)) == 20
 
 
-def test_the_time_that_tries_take_counts():
+def test_the_duration_of_attempts_counts_towards_the_time_out():
     clock = Clock()
     retries = Retries(10_000, 1_000, clock)
     assert retries.next_pause() == 0.3

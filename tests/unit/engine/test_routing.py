@@ -1,4 +1,4 @@
-"""Each record goes to one partition that its writer owns, and the order within a partition is the order of the rows."""
+"""Each record goes to one partition that its writer owns, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_metadata_is_refreshed_if_a_record_names_an_unknown_partition():
     own = Router(counts, counts.beyond, Ownership(), run_bytes=1)
     found = [routed.partition for routed in own.route(converted(3, partitions=[1, 4, None]))]
     assert {1, 4} <= set(found)
-    assert (counts("t"), counts.asked, asked) == (5, {"t": 5}, [("t", 4)])
+    assert (counts("t"), counts.requested_counts, asked) == (5, {"t": 5}, [("t", 4)])
     assert [routed.partition for routed in own.route(converted(1, partitions=[3]))] == [3]
     with pytest.raises(DataError, match="partition 5 of topic t, which has the partitions 0 to 4"):
         own.targets(converted(1, partitions=[5]))
@@ -180,7 +180,7 @@ def test_the_workers_partition_counts_win_and_others_are_requested_once():
 
     counts = PartitionCounts({"orders": 4}, ask, lambda *_: 0)
     assert [counts(topic) for topic in ("orders", "new", "new", "orders")] == [4, 6, 6, 4]
-    assert (asked, counts.asked) == (["new"], {"new": 6})
+    assert (asked, counts.requested_counts) == (["new"], {"new": 6})
 
 
 def test_parts_of_a_batch_that_saw_a_topic_grow_are_sent_again():

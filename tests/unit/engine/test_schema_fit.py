@@ -1,4 +1,4 @@
-"""Values of polled records that Arrow would drop or change silently are refused."""
+"""Values of polled records are refused if Arrow would drop or change them silently."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def test_a_date_does_not_lose_a_time_of_day_silently():
         grouped([record(dt.datetime(2024, 1, 2, 3, tzinfo=dt.UTC), value_schema="DATE")])
     (group,) = grouped([record(day, value_schema="DATE") for day in (dt.date(2024, 1, 2), dt.datetime(2024, 1, 2))])  # noqa: DTZ001 - a day
     assert group.columns["value"].to_pylist() == [dt.date(2024, 1, 2)] * 2
+
+
+@pytest.mark.parametrize("schema", ["TIMESTAMP", "TIMESTAMP_NTZ", "DATE", "ARRAY<TIMESTAMP>"])
+@pytest.mark.parametrize("number", [1_577_836_800_000, 1_577_836_800, True, np.int64(5), 1.5])
+def test_a_number_is_no_time_because_its_unit_is_not_known(schema: str, number: object):
+    value = [number] if schema.startswith("ARRAY") else number
+    with pytest.raises(DataError, match="give a date"):
+        grouped([record(value, value_schema=schema)])
 
 
 @pytest.mark.parametrize(

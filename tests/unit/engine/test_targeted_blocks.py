@@ -1,4 +1,4 @@
-"""Records in the blocks in which a shuffle brings them to their writer."""
+"""Blocks of records, in which a shuffle moves them to their writer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows_of(records: Records) -> list[tuple[object, ...]]:
 
 
 def shuffled(batches: list[pa.RecordBatch], writer: int, *, large: bool = False) -> list[Routed]:
-    """What a writer gets, in the types in which Spark gives it back."""
+    """The blocks that a writer gets, with the types that Spark returns."""
     rows = pa.Table.from_batches(batches).filter(pa.compute.field("writer") == writer).combine_chunks()
     text, data = (pa.large_string(), pa.large_binary()) if large else (pa.string(), pa.binary())
     kinds = [pa.int32(), text, data, text]

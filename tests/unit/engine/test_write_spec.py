@@ -1,4 +1,4 @@
-"""What the writers of a batch are told."""
+"""The specification that the writers of a batch get."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Unpicklable(Transformation):
-    """A transform of a connector's author that holds what only the worker's process has."""
+    """An author's transform that has an unpicklable object of the worker's process."""
 
     def __init__(self) -> None:
         self.held: Callable[[], None] = lambda: None
@@ -32,7 +32,7 @@ class Unpicklable(Transformation):
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Nothing can be configured."""
+        """There is nothing to configure."""
 
     def apply(self, records: DataFrame) -> DataFrame:
         return records

@@ -1,4 +1,4 @@
-"""A connection to the host in a JVM: what is received is whole, or the JVM has ended."""
+"""A connection to the JVM host: a message is received completely, or the JVM has ended."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def test_an_answer_has_its_buffers(pair: tuple[Channel, socket.socket]):
     answer, buffers = channel.call("poll", "poll() failed")
     assert (answer, bytes(buffers)) == ({"rows": 1}, b"12345678")
     assert host.recv(100)[4:] == b'{"op": "poll"}'
+
+
+def test_an_answer_that_nobody_received_is_dropped_by_a_call(pair: tuple[Channel, socket.socket]):
+    channel, host = pair
+    host.sendall(WHOLE + struct.pack("<iq", 2, 0) + b"{}")
+    channel.ask("poll", ms=1)
+    assert channel.call("close", "close() failed")[0] == {}
+    assert host.recv(100).count(b'"op"') == 2
+
+
+def test_an_answer_is_received_after_it_was_asked_for(pair: tuple[Channel, socket.socket]):
+    channel, host = pair
+    channel.ask("poll", ms=1)
+    host.sendall(WHOLE + WHOLE)
+    assert channel.answer("poll() failed")[0] == {"rows": 1}
+    assert channel.call("poll", "poll() failed")[0] == {"rows": 1}
 
 
 @pytest.mark.parametrize("size", range(len(WHOLE)))

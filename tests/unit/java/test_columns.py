@@ -17,7 +17,7 @@ def ints(*numbers: int) -> bytes:
     return struct.pack(f"<{len(numbers)}i", *numbers)
 
 
-def test_all_columns_are_there_with_their_nulls():
+def test_all_buffers_become_columns_with_their_nulls():
     names, body = packed(
         topic=ints(0, 1, 0),
         partition=ints(-1, 4, -1),

@@ -1,4 +1,4 @@
-"""What is said of an exception of Java: its own words, and what to do if a class is missing."""
+"""Messages about Java exceptions: the exception's own text, and a remedy if a class is missing."""
 
 from __future__ import annotations
 

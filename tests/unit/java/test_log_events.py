@@ -1,4 +1,4 @@
-"""Lines of a JVM's output become events of the log, whatever Java code prints."""
+"""Lines of a JVM's output become log events, whatever Java code prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels that were set for Java's loggers, by their names in the worker, get Java's names."""
+"""Levels set for Java loggers by their names in the worker are sent with Java's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.java.log_levels import java_levels
 
 @pytest.fixture(autouse=True)
 def _only_own_levels() -> Iterator[None]:
-    """Other tests may have set the level of Java's loggers in this process."""
+    """Restore the level of Java loggers, which other tests in this process may have set."""
     loggers = [logging.getLogger(name) for name in ("java", "java.acme", "java.acme.Task", "javanese")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""The folder for sockets goes with its process, and after a kill with the next process."""
+"""The folder for sockets is removed at the end of its process, or after a kill by the next process."""
 
 from __future__ import annotations
 

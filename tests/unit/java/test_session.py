@@ -1,4 +1,4 @@
-"""What Java code asks of the worker."""
+"""Requests of Java code to the worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.java.session import read_offsets
 
 
 class Reader:
-    """Has an offset of the source partition null."""
+    """Has an offset for the source partition null."""
 
     def offset(self, partition: Any) -> dict[str, Any] | None:
         return {"n": 1} if partition is None else None

@@ -1,4 +1,4 @@
-"""Where transaction.boundary=source ends a Kafka transaction: where no database of the task is within one of its own."""
+"""transaction.boundary=source ends a Kafka transaction only where no database transaction of the task is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records become JSON in the JVM without a tree of nodes: with the bytes, and the errors, of Kafka Connect's JsonConverter."""
+"""The JVM writes records as JSON without a tree of nodes, with Kafka Connect's JsonConverter's bytes and errors."""
 
 from __future__ import annotations
 

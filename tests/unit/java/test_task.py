@@ -1,4 +1,4 @@
-"""How long a Java task waits for records, and the places of written ones, which are sent to the JVM in runs."""
+"""How long a Java task waits for records, and the metadata of written records, which are sent to the JVM in runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.java.task import JavaTaskSetting, _written
 
 
 def places(*rows: tuple[str, int, int, int] | None) -> pa.RecordBatch:
-    """Places of records, None for one that was dropped."""
+    """Partitions and offsets of records, None for a dropped record."""
     names = ("topic", "partition", "offset", "timestamp")
     kinds = (pa.string(), pa.int32(), pa.int64(), pa.int64())
     columns = zip(*(row or (None,) * 4 for row in rows), strict=True)
@@ -29,7 +29,7 @@ def unrolled(written: dict[str, list[int]], topics: list[str]) -> list[tuple[str
     return found
 
 
-def test_nothing_is_sent_without_places():
+def test_nothing_is_sent_to_the_jvm_without_record_positions():
     assert _written([]) == {}
 
 
@@ -51,6 +51,6 @@ def test_a_run_ends_where_anything_changes():
 
 
 @pytest.mark.parametrize("boundary", TransactionBoundary)
-def test_only_transactions_that_end_by_the_time_end_waits_often(boundary: TransactionBoundary):
+def test_tasks_wait_for_shorter_times_if_an_interval_ends_transactions(boundary: TransactionBoundary):
     waits_ms = JavaTaskSetting(ConnectorTaskId("lines", 0), boundary, {}).wait_ms
     assert waits_ms == (100 if boundary is TransactionBoundary.INTERVAL else 1_000)

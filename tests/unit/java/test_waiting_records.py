@@ -1,4 +1,4 @@
-"""A task in the JVM: what it keeps for a commit, where a transaction may be larger than its heap, and its last poll."""
+"""A task in the JVM: records that it keeps for a commit, even of transactions larger than its heap; its last poll."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def printed(classes: Path, driver: str, *arguments: str) -> list[str]:
-    """What a driver prints in a heap of 48 MB."""
+    """The output of a driver with a heap of 48 MB."""
     java = find_java()
     jars = os.pathsep.join(map(str, (classes, *class_path(java, CONNECT))))
     command = [str(java.executable), "-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
@@ -35,7 +35,7 @@ def printed(classes: Path, driver: str, *arguments: str) -> list[str]:
 
 
 def committed(classes: Path, task: str, *polls: int) -> list[str]:
-    """What a task prints, polled so often for each transaction, with 50 kB of a value in each poll."""
+    """The output of a task with this many polls for each transaction, and a value of 50 kB in each poll."""
     return printed(classes, "OpenTransaction", task, *map(str, polls))
 
 
@@ -53,6 +53,32 @@ def test_of_other_tasks_the_records_and_their_sizes_are_kept(classes: Path):
 
 def test_of_source_partitions_that_are_the_same_in_json_the_last_offset_is_the_last(classes: Path):
     assert printed(classes, "EqualPartitions") == [r'["{\"p\":1}","{\"at\":3}"]']
+
+
+AFTER_COMMIT = ["keep at 7", "drop at null", "keep at 8", "commit"]
+
+
+@pytest.mark.parametrize(
+    ("task", "calls"),
+    [
+        # Its next poll begins at once.
+        pytest.param("CallOrder$Polled", ["commits false", "poll 1", "poll 2", "poll 3"], id="none"),
+        pytest.param("CallOrder$Older", ["commits false", "poll 1", "poll 2", "poll 3"], id="older"),
+        pytest.param("CallOrder$OfCommits", ["commits true", "poll 1", "commit", "poll 2"], id="commit"),
+        pytest.param("CallOrder$OfBoth", ["commits true", "poll 1", *AFTER_COMMIT, "poll 2"], id="both"),
+        # Its `commit` means the records that `commitRecord` was called for.
+        pytest.param(
+            "org.apache.kafka.connect.mirror.MirrorTask",
+            ["commits true", "poll 1", "poll 2", *AFTER_COMMIT, "poll 3"],
+            id="mirror",
+        ),
+    ],
+)
+def test_only_a_task_that_may_be_is_polled_before_the_commit_of_its_last_poll(
+    classes: Path, task: str, calls: list[str]
+):
+    name = task if "." in task else f"fencepost.host.{task}"
+    assert printed(classes, "CallOrder", name) == calls
 
 
 def test_a_task_is_not_polled_after_its_stop(classes: Path):

@@ -1,4 +1,4 @@
-"""Clients of a worker come from the factory that it is given, so that a test or a model can pass its own."""
+"""A worker's clients come from the given factory, so that a test or a model can replace them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.model_herder import model_worker_config
 
 _PACKAGE = Path(fencepost.__file__).parent
 _GIVEN_CLIENTS = ("storage", "engine", "runtime", "herder", "rest")
-"""The packages whose code runs in the worker's process, with the worker's factory."""
+"""The packages whose code runs in the worker's process and uses the worker's factory."""
 
 _MADE_ON_EXECUTORS = {"RecordWriter": "engine/write_spec.py"}
 

@@ -1,4 +1,4 @@
-"""Errors say what to do."""
+"""Error messages say what to do."""
 
 from __future__ import annotations
 

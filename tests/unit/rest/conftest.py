@@ -1,4 +1,4 @@
-"""A worker's REST API over a herder that keeps everything in dicts."""
+"""A worker's REST API with the model herder."""
 
 from __future__ import annotations
 

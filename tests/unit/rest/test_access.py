@@ -1,4 +1,4 @@
-"""Who may send requests: users, certificates, the admin listener, and workers that sign."""
+"""Who may send requests: users, certificates, the admin listener, and workers with signatures."""
 
 from __future__ import annotations
 

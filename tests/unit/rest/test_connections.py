@@ -1,4 +1,4 @@
-"""Connections whose clients keep the API waiting, and requests for want of file descriptors."""
+"""Connections with slow clients, and requests when there are no file descriptors left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNWANTED_BODY = b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length:
 
 
 class _Gated(ModelConnectors):
-    """Answers the list of connectors once the gate is open."""
+    """Answers the list of connectors only once the gate is open."""
 
     def __init__(self, herder: ModelHerder) -> None:
         super().__init__(herder)
@@ -53,7 +53,7 @@ class _Client:
         self.reader, self.writer = reader, writer
 
     async def ask(self, request: bytes = GET) -> bytes:
-        """Return the status line of the answer; nothing if the connection was closed."""
+        """Return the status line of the answer; empty if the connection was closed."""
         self.writer.write(request)
         try:
             async with asyncio.timeout(30):
@@ -62,7 +62,7 @@ class _Client:
             return b""
 
     async def is_closed(self) -> bool:
-        """Return once the connection is closed, which must be before it would be for its age."""
+        """Return True once the connection is closed, which must happen before its maximum age."""
         try:
             async with asyncio.timeout(CLOSED_SECONDS):
                 while await self.reader.read(1000):
@@ -87,7 +87,7 @@ class _Served:
 
 @pytest.fixture
 def few_requests() -> Iterator[None]:
-    """Few connections for the API of this test, which still may open many itself."""
+    """Let the API accept few connections only; the test itself may open many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + 8, hard))
     most = file_descriptors.for_requests()
@@ -162,7 +162,7 @@ def test_requests_in_progress_are_not_closed_for_others():
             async with asyncio.timeout(30):
                 for _ in range(served.most + 1):
                     await gated.asked.acquire()
-            # The others are in the system's queue: without a connection that waits for its client none is accepted.
+            # The others wait in the system's accept queue: a connection is accepted only if one can be closed for it.
             gated.gate.set()
             assert [(await answer).split()[1] for answer in asking] == [b"200"] * len(clients)
 
@@ -201,7 +201,7 @@ def test_a_request_in_progress_may_take_longer_than_its_head(monkeypatch: pytest
         herder.connectors = gated = _Gated(herder)
         async with _serving(herder) as served, served.connected() as client, served.connected() as idle:
             asking = asyncio.ensure_future(client.ask())
-            # It was accepted later, so it is closed later.
+            # The idle connection was accepted later, so the busy one would be closed before it.
             assert await idle.is_closed()
             gated.gate.set()
             assert (await asking).split()[1] == b"200"
@@ -221,7 +221,7 @@ def test_connections_are_accepted_when_all_other_files_are_open(few: int, caplog
         async with _serving(ModelHerder()) as served:
             with ExitStack() as stack:
                 clients = [stack.enter_context(closing(socket.socket())) for _ in range(10)]
-                # A thread of an earlier test may close a file at this very moment: then there was one for the client.
+                # A thread of an earlier test may close a file just now, which frees a descriptor for the client.
                 while not told():
                     take_descriptors(stack, file_descriptors.free())
                     await _ask(clients.pop(), served)

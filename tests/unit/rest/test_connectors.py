@@ -1,4 +1,4 @@
-"""Connectors over REST: bodies, statuses and headers as Connect's."""
+"""Connectors over REST: bodies, statuses and headers like Connect's."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_restarts_answer_with_the_states_where_tasks_are_meant(api: Api, config:
     assert [only_failed["connector"]["state"], only_failed["tasks"][0]["state"]] == ["RUNNING", "RUNNING"]
 
 
-def test_topics_of_an_unknown_connector_are_none(api: Api, config: Config):
+def test_the_topics_of_an_unknown_connector_are_empty(api: Api, config: Config):
     assert api.get("/connectors/nope/topics").body == {"nope": {"topics": []}}
     assert api.put("/connectors/nope/topics/reset").status == 202
     api.post("/connectors", {"name": "c", "config": config})
@@ -281,7 +281,7 @@ def test_many_offsets_are_sent_in_parts_and_shown_in_pages(api: Api, config: Con
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "10001", "1" * 5_000, "²"])
-def test_a_page_of_no_number_is_refused(api: Api, config: Config, limit: str):
+def test_an_invalid_page_limit_is_refused(api: Api, config: Config, limit: str):
     api.post("/connectors", {"name": "c", "config": config})
 
     answer = api.get(f"/connectors/c/offsets?limit={quote(limit)}")

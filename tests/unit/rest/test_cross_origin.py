@@ -1,4 +1,4 @@
-"""What pages of other sites can do to a worker, which is nothing unless they may; and what other clients can, as before."""
+"""Other sites' pages cannot use a worker unless they are allowed to; other clients can, as without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests find the worker that can carry them out, over two hops at most."""
+"""Requests reach the worker that can carry them out, over at most two hops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Config = dict[str, str]
 
 
 def _follower(leader_url: str | None) -> ModelHerder:
-    """A herder that is not the leader, and thinks that somebody else is."""
+    """A herder that is not the leader, and takes another worker for the leader."""
     herder = ModelHerder()
     herder.elsewhere = NotLeaderError("This worker is not the leader", forward_url=leader_url)
     return herder

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is not that the worker failed."""
+"""No request of a client makes the worker answer that it failed."""
 
 from __future__ import annotations
 

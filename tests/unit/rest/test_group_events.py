@@ -1,4 +1,4 @@
-"""Rebalances and fencing rounds as the page shows them."""
+"""Rebalances and fencing rounds on the page."""
 
 from __future__ import annotations
 

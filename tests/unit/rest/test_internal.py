@@ -1,4 +1,4 @@
-"""Requests between workers: who may send them, and what their client makes of the answers."""
+"""Requests between workers: who may send them, and how their client treats the answers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _headers(signature: str, algorithm: str = "HmacSHA256") -> dict[str, str]:
     ],
 )
 def test_the_signature_is_checked_before_the_connector(api: Api, headers: Callable[[], Headers], status: int):
-    """The headers are made in the test: a signature is valid for minutes, and the run takes longer."""
+    """The headers are made in the test itself, because a signature expires within minutes."""
     assert api.put("/connectors/c/fence", headers=headers()).status == status
 
 
@@ -155,7 +155,7 @@ def test_a_request_is_accepted_once_while_its_signature_is_valid():
 
 
 def test_a_signature_that_is_spelt_otherwise_is_the_same():
-    """Base64 does not use all bits of the last character before the padding."""
+    """In Base64, the last character before the padding has unused bits."""
     headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW)
     given = headers[BOUND_SIGNATURE_HEADER]
     assert given.endswith("=")
@@ -169,8 +169,8 @@ def test_a_signature_that_is_spelt_otherwise_is_the_same():
         accepted.accept(copy, now_ms=NOW)
 
 
-def test_a_signature_of_one_kind_is_invalid_as_the_other():
-    """What binds a request is not the signature of a body that spells the same."""
+def test_a_request_signature_is_invalid_as_a_body_signature():
+    """A signature over method, path, time and body must not be valid for a body with these bytes."""
     headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW)
     spelt = "\n".join((*FENCE, str(NOW), "")).encode()
     forged = {SIGNATURE_HEADER: headers[BOUND_SIGNATURE_HEADER], ALGORITHM_HEADER: "HmacSHA256"}
@@ -218,7 +218,7 @@ def test_workers_hand_task_configs_to_the_leader_and_have_it_fence(
 
 
 def test_a_request_that_is_sent_again_is_signed_again(apis: RestApis):
-    """The leader may have taken the first attempt, whose connection was lost."""
+    """The leader may have received the first attempt, whose connection was lost."""
     ids: list[str] = []
 
     async def attempt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The page at /ui: its files, who may load them, and what it shows."""
+"""The page at /ui: its files, who may load them, and its content."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_events_have_all_rows_at_first_and_then_those_that_changed(
 
 
 def test_a_worker_that_stops_ends_the_streams(herder: ModelHerder) -> None:
-    """A stream would otherwise hold its server up until the limit for requests in progress."""
+    """Otherwise an open stream would delay the end of its server up to the limit for requests in progress."""
     with RestApis() as apis:
         api = apis.serve(herder)
 

@@ -1,10 +1,11 @@
-"""Where the API listens, whom it lets in, and what it does when it takes too long or goes wrong."""
+"""The API's addresses, its access control, and its answers to slow or failed requests."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import re
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import ConfigError
+from fencepost.config import rest_config
 from fencepost.config.rest_config import RestConfig
 from fencepost.herder.errors import RebalanceNeededError, RequestFailedError, ServiceUnavailableError
 from fencepost.herder.peers.rest_client import RestClient
@@ -54,7 +56,7 @@ def test_errors_of_the_herder_have_their_statuses(apis: RestApis, error: Excepti
 
 
 def test_an_address_of_another_machine_is_told_from_a_port_that_is_taken():
-    """192.0.2.1 is for documentation: no machine has it."""
+    """192.0.2.1 is reserved for documentation, so no machine has it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = {}
@@ -70,7 +72,7 @@ def test_an_address_of_another_machine_is_told_from_a_port_that_is_taken():
 
 
 def test_a_child_that_a_connector_forked_keeps_no_port():
-    """In a process of its own: a fork of this one would have all threads' locks as they are."""
+    """Runs in a separate process: a fork of this one would copy the locks of all its threads."""
     script = """
 import asyncio, os, signal
 from fencepost.config.rest_config import RestConfig
@@ -171,11 +173,37 @@ def test_a_worker_on_all_interfaces_advertises_an_address_that_others_can_use(ap
     assert apis.serve(ModelHerder(), {"listeners": "http://:0", "rest.advertised.port": "1234"}).url.endswith(":1234")
 
 
+@pytest.mark.parametrize("listener", [ANY_PORT, "http://:0"])
+def test_the_log_names_the_address_of_the_page(apis: RestApis, caplog: pytest.LogCaptureFixture, listener: str):
+    caplog.set_level(logging.INFO, "fencepost.rest")
+    apis.serve(ModelHerder(), {"listeners": listener})
+    (page,) = re.findall(r"The page for browsers is at (http://\S+/ui)$", caplog.text, re.MULTILINE)
+    assert apis.request("GET", page).text.startswith("<!doctype html>")
+
+
 def test_a_port_that_is_taken_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = RestConfig.from_properties({"listeners": f"http://127.0.0.1:{taken.getsockname()[1]}"}, where="w")
         with pytest.raises(ConfigError, match=f"127.0.0.1:{taken.getsockname()[1]}"):
             RestServer(config)
+
+
+def test_a_standalone_worker_whose_usual_port_is_taken_warns_with_its_other_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """`fencepost connectors` asks the default port: it would reach the worker that has it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(rest_config, "_LOOPBACK", f"http://127.0.0.1:{port}")
+        server = RestServer(RestConfig.from_properties({}, where="w", alone=True))
+        [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert (
+            f"Another program has port {port}, so the REST API is at {server.advertised_url}." in warning.getMessage()
+        )
+        assert not server.advertised_url.endswith(f":{port}")
+        with pytest.raises(ConfigError, match=f"Cannot listen on http://127.0.0.1:{port}"):
+            RestServer(RestConfig.from_properties({}, where="w"))
+        asyncio.run(server.stop())
 
 
 async def _status(session: ClientSession, url: str) -> tuple[int, object]:
@@ -211,7 +239,7 @@ def test_a_request_that_comes_before_there_is_a_herder_waits_for_it():
             await server.announce()
             posted = asyncio.ensure_future(session.post(f"{server.advertised_url}/connectors", json=config))
             missing = asyncio.ensure_future(_status(session, f"{server.advertised_url}/connectors/none"))
-            # The worker has taken both by the time it answers this one.
+            # The worker has received both requests when it answers this one.
             assert (await _status(session, f"{server.advertised_url}/health"))[0] == 503
             await server.start(ModelHerder(), CollectorRegistry())
             async with await posted as answer:
@@ -243,7 +271,7 @@ def test_a_client_that_connects_as_the_worker_starts_gets_an_answer(turns: int):
         await server.announce()
         starting = asyncio.ensure_future(server.start(ModelHerder(), CollectorRegistry()))
         for _ in range(turns):
-            await asyncio.sleep(0)  # of the steps in which one application takes over from the other
+            await asyncio.sleep(0)  # number of steps in which one application replaces the other
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         await starting
         writer.write(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -266,7 +294,7 @@ def test_a_client_that_connects_as_the_worker_starts_gets_an_answer(turns: int):
     ],
 )
 def test_a_body_must_say_that_it_is_json(headers: str, status: bytes):
-    """What a browser sends for a page of somebody else's does not say so."""
+    """Browsers do not set this content type in requests of other sites' pages without permission."""
 
     async def scenario() -> bytes:
         server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
@@ -311,7 +339,7 @@ def test_a_worker_that_never_got_a_herder_gives_its_port_back():
 
 
 def _imported_by(module: str) -> set[str]:
-    """The packages outside of fencepost, and the modules of fencepost."""
+    """The imported modules of fencepost, and the other packages."""
     program = f"import sys, {module}; print(*sys.modules)"
     names = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout.split()
     return {name if name.startswith("fencepost") else name.partition(".")[0] for name in names}
@@ -324,7 +352,7 @@ def test_answering_needs_neither_spark_nor_arrow_nor_a_kafka_client():
 
 
 def test_listening_does_not_import_the_code_that_answers():
-    """A worker that is being started is asked for its health, and the rest of it takes a second to import."""
+    """A starting worker must answer health requests soon, and importing the rest takes a second."""
     imported = _imported_by("fencepost.rest.server")
     assert "aiohttp" in imported
     needless = {"prometheus_client", *(f"fencepost.{name}" for name in ("engine", "storage", "herder.interface"))}

@@ -1,4 +1,4 @@
-"""The worker itself over REST: version, health, metrics, plugins, loggers, and what holds for every path."""
+"""The worker itself over REST: version, health, metrics, plugins, loggers, and rules for every path."""
 
 from __future__ import annotations
 
@@ -144,11 +144,11 @@ def test_head_is_get_without_a_body(api: Api):
         ("application/json;q=0", 406), (";", 406), ("", 200),
     ],
 )  # fmt: skip
-def test_only_json_is_answered(api: Api, accept: str, status: int):
+def test_only_json_answers_can_be_requested(api: Api, accept: str, status: int):
     assert api.get("/connectors", headers={"Accept": accept}).status == status
 
 
-def test_only_json_is_taken(api: Api):
+def test_only_json_bodies_are_accepted(api: Api):
     answer = api.post("/connectors", b"{}", headers={"Content-Type": "text/plain"})
     assert answer.status == 415
     assert "application/json" in answer.message

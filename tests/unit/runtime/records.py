@@ -1,4 +1,4 @@
-"""Records for tests of the runtime."""
+"""Records for the runtime's tests."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TASK = ConnectorTaskId("orders", 0)
 
 
 def shown(metrics: WorkerMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """What a monitoring system reads of plugins, by name and labels."""
+    """The metrics of plugins as a monitoring system reads them, by name and labels."""
     families = text_string_to_metric_families(generate_latest(metrics.registry).decode())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -59,7 +59,7 @@ def test_metrics_that_another_program_keeps_are_shown_as_it_has_them(worker: Wor
     kept = [
         (MetricName("rows-total", "Rows", (("a.b", "c"),)), 3.0),
         (MetricName("queue.size", "Rows that wait"), math.nan),
-        # A counter of this name is there already.
+        # A counter of this name exists already.
         (MetricName("done", "Done"), 1.0),
     ]
     task.new_plugin_metrics(str(TASK)).add_counter("done", "Done")

@@ -31,7 +31,7 @@ def test_many_waiting_threads_do_not_wake_up_more_often_together():
         for thread in threads:
             thread.start()
         adapt_switch_interval()
-        # Threads of other tests may end meanwhile.
+        # Threads of other tests may end at the same time.
         assert 500 / sys.getswitchinterval() == pytest.approx(WAKE_UPS_PER_SECOND, rel=0.2)
     finally:
         done.set()

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
-from fencepost import ConfigError
+from fencepost import ConfigDef, ConfigError, ConnectorTransactionBoundaries, ExactlyOnceSupport
 from fencepost.api.config_def import ConfigValue
+from fencepost.config.restart_config import RestartConfig, TaskRestartPolicy
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.java.errors import JvmEndedError
 from fencepost.runtime.connector.validation import Validation
 from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
+from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.worker import Worker
-from tests.support.sequence_source import properties
+from tests.support.sequence_source import SequenceConnector, properties
 from tests.support.task_runner import States
 
 
@@ -38,6 +44,28 @@ def _blamed(worker: Worker, config: dict[str, str]) -> list[str]:
 def test_a_valid_configuration_is_checked_without_brokers(worker: Worker):
     config = worker.checked(properties("c", "t", {"transforms": "f", "transforms.f.type": "Filter"}))
     assert config.name == "c"
+
+
+class KeptConnector(SequenceConnector):
+    """Knows which of its instances are still there."""
+
+    made = 0
+    kept: ClassVar[weakref.WeakSet[KeptConnector]] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self.kept.add(self)
+
+
+@pytest.mark.parametrize("limit", ["1", "many"], ids=["valid", "refused"])
+def test_an_instance_that_was_made_for_a_validation_is_released(worker: Worker, limit: str):
+    config = properties("c", "t", {"limit": limit}) | {"connector.class": f"{__name__}.KeptConnector"}
+    before = KeptConnector.made
+    for _ in range(3):
+        assert _blamed(worker, config) == (["limit"] if limit == "many" else [])
+    assert KeptConnector.made > before
+    gc.collect()
+    assert list(KeptConnector.kept) == []
 
 
 @pytest.mark.parametrize(
@@ -95,6 +123,13 @@ def test_a_task_that_cannot_resolve_its_configuration_says_why(worker: Worker):
         worker.new_task(config, 0, {"password": "${env:PASSWORD}"}, States())
 
 
+def test_a_task_that_was_configured_for_java_does_not_run_in_python(worker: Worker):
+    given = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "c", "topic.prefix": "t"}
+    config = worker.connector_config(given)
+    with pytest.raises(ConfigError, match=r"Task c-0 is configured for the Java class io\.debezium"):
+        worker.new_task(config, 0, {"task.class": "io.debezium.connector.postgresql.PostgresConnectorTask"}, States())
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_worker_says_whether_connectors_may_have_topics_created(
     worker: Worker, caplog: pytest.LogCaptureFixture, *, enabled: bool
@@ -104,6 +139,57 @@ def test_the_worker_says_whether_connectors_may_have_topics_created(
     creator = worker._topic_creator(worker.connector_config(properties("c", "t", given)))
     assert (creator is not None) is enabled
     assert ("have no effect" in caplog.text) is not enabled
+
+
+class EndedConnector(SequenceConnector):
+    """Fails at one of the questions, as when its JVM ends."""
+
+    ends_at = ""
+    failure: Exception = JvmEndedError("The JVM has ended")
+
+    def __init__(self) -> None:
+        self._reach("the constructor")
+
+    def version(self) -> str:
+        self._reach("version")
+        return super().version()
+
+    def config(self) -> ConfigDef:
+        self._reach("config")
+        return super().config()
+
+    def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        self._reach("exactly_once_support")
+        return super().exactly_once_support(config)
+
+    def can_define_transaction_boundaries(self, config: Mapping[str, str]) -> ConnectorTransactionBoundaries:
+        self._reach("can_define_transaction_boundaries")
+        return super().can_define_transaction_boundaries(config)
+
+    def _reach(self, question: str) -> None:
+        if question == self.ends_at:
+            raise self.failure
+
+
+@pytest.mark.parametrize("failure", [EndedConnector.failure, OSError("no route")], ids=repr)
+@pytest.mark.parametrize(
+    "question",
+    ["the constructor", "version", "config", "exactly_once_support", "can_define_transaction_boundaries"],
+)
+def test_a_failure_of_its_code_does_not_make_an_accepted_configuration_invalid(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, question: str, failure: Exception
+):
+    named = {"connector.class": f"{__name__}.{EndedConnector.__name__}", "transaction.boundary": "connector"}
+    config = properties("c", "t", named)
+    monkeypatch.setattr(EndedConnector, "ends_at", question)
+    monkeypatch.setattr(EndedConnector, "failure", failure)
+    with pytest.raises(type(failure)) as caught:
+        worker.checked(config, accepted=True)
+    assert caught.value is failure
+    assert RestartPolicy(RestartConfig(policy=TaskRestartPolicy.ALWAYS)).failed(failure) is not None
+    # A new configuration is refused: nothing would check it later.
+    with pytest.raises(ConfigError, match=str(failure)):
+        worker.checked(config)
 
 
 def test_a_value_that_does_not_parse_has_one_error(worker: Worker):

@@ -1,4 +1,4 @@
-"""Records of strangers whose JSON nests deeper than Python can read are malformed like any others."""
+"""Records with JSON that nests too deep for Python count as malformed, like any other malformed record."""
 
 from __future__ import annotations
 

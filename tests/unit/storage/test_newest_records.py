@@ -1,4 +1,4 @@
-"""A key may be in two partitions of a topic that got more of them."""
+"""After an increase of partitions, records of one key may be in two partitions."""
 
 from __future__ import annotations
 

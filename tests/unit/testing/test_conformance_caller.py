@@ -1,4 +1,4 @@
-"""Calls of a connector's code with a limit."""
+"""Calls of a connector's code with a time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_call_that_does_not_return_is_blocked() -> None:
 
 
 def test_the_start_of_spark_does_not_count() -> None:
-    # In a process of its own, which has no session yet: no machine starts one in so short a time.
+    # Runs in a separate process without a Spark session: no machine can start one in so short a time.
     script = (
         "from fencepost.testing.conformance.caller import Caller\n"
         "from fencepost.testing.spark import spark_session\n"

@@ -1,4 +1,4 @@
-"""Which fields of a value the conformance suite leaves out."""
+"""Fields that the conformance suite ignores in comparisons of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the conformance suite takes for the same records."""
+"""When the conformance suite considers two sequences of records equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PARTITION = '{"server": "s"}'
 
 
 def batch(*values: str, topic: str = "t", position: int | None = None) -> SeenPoll:
-    """A poll that returned a SourceBatch, with an offset or without one."""
+    """A poll that returned a SourceBatch, with or without an offset."""
     offsets = () if position is None else ((SERVER, {"position": position}),)
     partition = None if position is None else PARTITION
     return SeenPoll(tuple(Seen(partition, (topic, "None", value, None, "[]")) for value in values), offsets, ())

@@ -61,12 +61,12 @@ def test_poll_gives_up_on_a_source_without_records() -> None:
 
 
 class Once(SourceTask):
-    """Returns one answer of a test's."""
+    """Returns the test's item once."""
 
     answer: Any = None
 
     def start(self, config: Any) -> None:
-        """Nothing is needed."""
+        """There is nothing to start."""
 
     def poll(self) -> Any:
         return type(self).answer

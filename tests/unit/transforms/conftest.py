@@ -1,4 +1,4 @@
-"""A small Spark for transforms."""
+"""A small Spark session for transforms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.engine.spark.session import LazySession
 SETTINGS = {
     "spark.master": "local[1]",
     "spark.sql.shuffle.partitions": "1",
-    # Compiling each small plan would take longer than running it.
+    # Compiling a small plan takes longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Transforms do not depend on the session's time zone.
@@ -22,7 +22,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    """One session for the folder; it is gone with its JVM before tests elsewhere start another one."""
+    """One session for the folder. It ends with its JVM, before tests elsewhere start another one."""
     session = LazySession(SETTINGS)
     yield session.get()
     session.stop()

@@ -1,4 +1,4 @@
-"""Records as a transform sees them, and what it makes of them."""
+"""Records for transforms, and their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JAVA = "org.apache.kafka.connect.transforms."
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one type each in key and value, given as DDL."""
+    """Records whose keys have one type, and whose values have one type, given as DDL."""
 
     value: str
     rows: Sequence[Mapping[str, Any]]
@@ -43,7 +43,7 @@ class Records:
 
 
 def step(name: str, properties: Mapping[str, str] | None = None) -> Step:
-    """A transform by its name in Kafka, configured."""
+    """A configured transform, by its class name in Kafka."""
     transform: Transformation = find_plugin(
         PluginKind.TRANSFORMATION, JAVA + name, property_name="type", sources=ANY_MODULE
     )()
@@ -52,7 +52,7 @@ def step(name: str, properties: Mapping[str, str] | None = None) -> Step:
 
 
 def debezium(name: str, properties: Mapping[str, str] | None = None) -> Step:
-    """A transform by its name in Debezium, configured."""
+    """A configured transform, by its class name in Debezium."""
     transform: Transformation = find_plugin(
         PluginKind.TRANSFORMATION, f"io.debezium.transforms.{name}", property_name="type", sources=ANY_MODULE
     )()

@@ -1,4 +1,4 @@
-"""What a transform or predicate does wrong is told in its author's terms."""
+"""Mistakes in a transform or predicate are reported in its author's terms."""
 
 from __future__ import annotations
 

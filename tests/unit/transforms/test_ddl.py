@@ -1,4 +1,4 @@
-"""The DDL that is read without Spark means what it means to Spark."""
+"""DDL that is parsed without Spark has the same meaning as in Spark."""
 
 from __future__ import annotations
 

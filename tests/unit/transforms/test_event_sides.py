@@ -37,7 +37,7 @@ def after(spark: SparkSession, records: Records, wanted: Step, name: str = "a") 
 
 
 def instant(zone: str, *clock: int, fold: int = 0) -> int:
-    """Seconds since the epoch at which a clock in a zone shows a time."""
+    """The time in seconds since the epoch at which clocks in a zone show this date and time."""
     return int(datetime(*clock, tzinfo=ZoneInfo(zone), fold=fold).timestamp())  # type: ignore[arg-type, misc]
 
 
@@ -53,9 +53,9 @@ NEW_YORK = "America/New_York"
     [
         ((2024, 1, 15, 12), instant(NEW_YORK, 2024, 1, 15, 12)),
         ((2024, 7, 15, 12), instant(NEW_YORK, 2024, 7, 15, 12)),
-        # The clock goes from 2:00 to 3:00: 2:30 is half an hour after 2:00.
+        # Clocks skip from 2:00 to 3:00, so 2:30 counts as half an hour after 2:00.
         ((2024, 3, 10, 2, 30), instant(NEW_YORK, 2024, 3, 10, 1, 30) + 3600),
-        # The clock shows 1:30 twice.
+        # Clocks show 1:30 twice.
         ((2024, 11, 3, 1, 30), instant(NEW_YORK, 2024, 11, 3, 1, 30, fold=0)),
         ((1950, 6, 1, 0), instant(NEW_YORK, 1950, 6, 1, 0)),
     ],
@@ -209,7 +209,7 @@ def test_small_events_and_short_columns_stay(spark: SparkSession) -> None:
     assert found["after"]["u"] == "b" * 90
     assert len(found["after"]["t"]) == len(found["before"]["t"]) < 300
     assert len(found["after"]["b"]) < 300
-    # The default leaves columns up to 25,000 bytes.
+    # By default columns of up to 25,000 bytes are kept.
     assert enforced(spark, records, max_bytes="1")[0]["after"]["t"] == "a" * 300
     assert enforced(spark, records, max_bytes="900", compression_ratio="0.1")[0]["after"]["t"] == "a" * 300
 
@@ -230,7 +230,7 @@ def test_sizes_without_sense_are_refused(given: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("kind", ["STRING", "BIGINT"])
 def test_the_plan_grows_with_the_columns_and_not_faster(spark: SparkSession, kind: str) -> None:
-    """It doubled with each column: a table with four times took all memory of the JVM."""
+    """A plan that doubled with each column would take all memory of the JVM for a wide table."""
     semantic = named_field(TIME + ("ZonedTimestamp" if kind == "STRING" else "Timestamp"))
 
     def size(columns: int) -> int:

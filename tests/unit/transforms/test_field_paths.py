@@ -90,7 +90,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_field_within_structs_is_changed(spark: SparkSession, name: str) -> None:
-    """Where a struct around it is null, it stays so."""
+    """A null struct around the field stays null."""
     chain, expected = CHANGED[name]
     found, nulls, nothing = applied(spark, NESTED, chain)
     assert found == expected

@@ -1,4 +1,4 @@
-"""Transforms that are functions on columns: what they get, and what they may return."""
+"""Functions on columns as transforms: their arguments, and their valid results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RECORDS = Records(
 
 @transform(schema=SCHEMA)
 def totals(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Multiplies."""
+    """Multiplies two columns."""
     total = pc.multiply(rows["price"], pc.cast(rows["count"], pa.float64()))
     return pa.RecordBatch.from_pydict({"total": total, "id": rows["id"]})
 
@@ -80,7 +80,7 @@ def made(plugin: type[Any]) -> Step:
 
 
 def rows(spark: SparkSession, step: Step, records: Records = RECORDS) -> list[tuple[Any, Any, int]]:
-    """The keys, values and positions, as executors and the worker make them, which must be the same."""
+    """The keys, values and positions made by executors and by the worker, which must be equal."""
     frame = apply_chain(records.frame(spark), [step])
     found = [plain(row) for row in frame.collect()]
     if step.predicate is None:
@@ -249,7 +249,7 @@ def test_pandas_rows_with_new_labels_are_refused() -> None:
 
 def test_the_decorator_refuses_anything_but_a_transform_function() -> None:
     def nothing() -> None:
-        """Takes no rows."""
+        """Returns no rows."""
 
     async def later(rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows
@@ -270,7 +270,7 @@ def test_the_decorator_refuses_anything_but_a_transform_function() -> None:
 
 @transform(schema="id BIGINT, name STRING", multiplies=True)
 def repeated(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each row as often as its id says, with its name in capitals."""
+    """Repeats each row as often as its id says, with its name in upper case."""
     index = pl.Series([place for place, number in enumerate(rows["id"]) for _ in range(number or 0)], dtype=pl.Int64)
     return rows[index].with_columns(pl.col("name").str.to_uppercase()).select("id", "name", "__row")
 

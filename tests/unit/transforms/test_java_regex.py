@@ -1,4 +1,4 @@
-"""What is taken for a regular expression of Java's, compared with Java."""
+"""Texts accepted as Java regular expressions, compared with Java."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_expressions_that_java_refuses_are_refused(java: Takes, text: str) -> No
 
 
 def test_names_of_scripts_and_blocks_are_taken_as_java_takes_them(java: Takes) -> None:
-    """A newer Java than the running one has more of them."""
+    """A newer Java than the running one knows more of them."""
     names = [f"Is{name}" for name in (*SCRIPTS, *PROPERTIES)] + [f"blk={name.lower()}" for name in BLOCKS]
     assert [name for name in names if _problem(rf"\p{{{name}}}")] == []
     assert len([name for name in names if java(rf"\p{{{name}}}")]) > 900
@@ -90,7 +90,7 @@ def test_random_expressions_are_taken_as_java_takes_them(java: Takes) -> None:
         if java(text):
             assert problem is None or any(narrower in problem for narrower in NARROWER), text
         else:
-            # Java does not say it of all references in a look-behind.
+            # Java does not report this for every reference in a look-behind.
             assert problem is not None or "(?<=" in text, text
 
 

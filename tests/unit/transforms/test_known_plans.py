@@ -1,4 +1,4 @@
-"""Polled batches whose columns are known go through a plan that was made before, and come out the same."""
+"""Polled batches with known columns use a cached plan, with the same results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def schemaless(count: int = 5) -> list[SourceRecord]:
 
 
 def declared(count: int = 4) -> list[SourceRecord]:
-    """Values with a schema of all kinds of types; some of them null."""
+    """Values with a schema that has all kinds of types; some values are null."""
     full = {
         "n": 2**62, "small": -7, "money": decimal.Decimal("12345678901234567.89"), "day": _MOMENT.date(), "at": _MOMENT,
         "local": _MOMENT.replace(tzinfo=None), "raw": b"\0\xff", "tags": ["a", None], "sizes": {"x": 1, "y": None},
@@ -69,7 +69,7 @@ def pipe(*chain: Step) -> Any:
 
 
 def transformed(spark: SparkSession, records: Sequence[SourceRecord], steps: Any, plans: GroupPlans) -> list[Any]:
-    """What becomes of polled records: Arrow batches, and the types of their columns."""
+    """Transform polled records; return Arrow batches and the types of their columns."""
     groups = group_records(records, steps, ErrorHandler(steps.errors), structured=True)
     return [transform_group(spark, group, steps, plans) for group in groups]
 
@@ -81,13 +81,13 @@ def sql(properties: Mapping[str, str]) -> Step:
 
 
 def rules_run(spark: SparkSession) -> int:
-    """How many rules Spark's analyzer and optimizer have run: a plan that is made runs some."""
+    """The number of rules that Spark's analyzer and optimizer have run: making a plan runs some."""
     jvm: Any = spark._jvm
     return int(jvm.org.apache.spark.sql.catalyst.rules.RuleExecutor.getCurrentMetrics().numRuns())
 
 
 def projection_classes(plans: GroupPlans) -> set[str]:
-    """The Java classes that evaluate rows of the kept plans."""
+    """The Java classes that evaluate rows for the cached plans."""
     parts = [part for kept in plans._plans.values() if isinstance(kept, tuple) for part in kept[0].parts]
     return {projection.getClass().getSimpleName() for part in parts for projection in part.projections}
 
@@ -169,7 +169,7 @@ def test_a_compiled_plan_gives_the_same(
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_null_structs_with_required_fields_go_through_a_job_in_any_zone(spark: SparkSession, zone: str):
-    # Arrow casts a struct to another zone, and refuses to cast it to its own type.
+    # Arrow can cast a struct to another time zone, but refuses to cast it to its own type.
     session, name = spark.newSession(), "explode what a predicate selects"
     session.conf.set("spark.sql.session.timeZone", zone)
     ((batches, _),) = transformed(session, declared(), pipe(*CHAINS[name]), GroupPlans())
@@ -204,7 +204,7 @@ def test_other_columns_are_planned_again(spark: SparkSession):
 
 
 class Counting(InsertField):
-    """Looks at more than the columns: at how many batches there were. A transform of a connector's author may."""
+    """An author's transform that also depends on the number of earlier batches, not only on the columns."""
 
     batches = 0
 
@@ -214,7 +214,7 @@ class Counting(InsertField):
 
 
 def test_a_transform_that_is_not_marked_is_applied_to_each_batch(spark: SparkSession):
-    """Not even if it is a marked one's subclass."""
+    """This also holds for an unmarked subclass of a marked transform."""
     transform = Counting()
     transform.configure({"static.field": "s", "static.value": "x"})
     steps, plans = pipe(Step(transform)), GroupPlans()
@@ -228,7 +228,7 @@ def test_the_router_that_looks_at_the_clock_is_planned_for_each_batch():
 
 @pytest.fixture
 def lenient(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session whose casts wrap numbers around."""
+    """A session whose casts wrap numbers around on overflow."""
     spark.conf.set("spark.sql.ansi.enabled", "false")
     yield spark
     spark.conf.unset("spark.sql.ansi.enabled")
@@ -354,7 +354,7 @@ def test_a_plan_has_one_user_at_a_time():
 
 
 def test_a_plan_is_dropped_after_an_error():
-    """Its expressions may hold half a value."""
+    """Its expressions may have stopped half-way, with an inconsistent state."""
     plans, made = KnownPlans[str](), iter(["first", "second"])
     for _ in range(2):
         with plans.borrowed("key", lambda: next(made)):

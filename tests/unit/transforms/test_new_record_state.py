@@ -56,7 +56,7 @@ def test_events_become_rows_and_deletes_follow_the_mode(spark: SparkSession, mod
 
 @pytest.mark.parametrize("mode", ["tombstone", "delete-to-tombstone"])
 def test_a_delete_without_a_tombstone_becomes_the_null_value(spark: SparkSession, mode: str) -> None:
-    """Its key, timestamp and headers are those of the delete."""
+    """The record keeps the key, timestamp and headers of the delete."""
     step = extracting(**{MODE: mode}, add_headers="op,ts_ms")
     (frame,) = [apply_chain(EVENTS.with_rows(DELETE).frame(spark), [step])]
     (found,) = [plain(row) for row in frame.collect()]
@@ -71,7 +71,7 @@ def test_tombstones_without_a_schema_are_handled_like_others(spark: SparkSession
 
 
 def test_a_predicate_keeps_records_that_the_transform_would_drop(spark: SparkSession) -> None:
-    """Tombstones of another topic, to which the transform does not apply."""
+    """The tombstones are in a topic to which the predicate does not apply the transform."""
     records = Records("VOID", [{"topic": "mine"}, {"topic": "changes"}])
     step = Step(extracting().transform, predicate("TopicNameMatches", {"pattern": "changes"}))
     assert applied(spark, records, step, column="topic") == ["mine"]
@@ -138,7 +138,7 @@ def test_fields_that_a_header_lists_are_not_published(spark: SparkSession) -> No
     ],
 )
 def test_listed_fields_leave_the_key_if_that_is_wanted(spark: SparkSession, properties: Any, key: Any) -> None:
-    """Those that may not be null only if the schema need not stay compatible."""
+    """Non-null fields leave the key only if the schema need not stay compatible."""
     row = {**READ, "key": (1, "k"), "headers": [("drop", b'["id","name"]')]}
     given = Records(ENVELOPE, [row], key="STRUCT<id: INT NOT NULL, name: STRING>")
     assert applied(spark, given, extracting(drop_fields_header_name="drop", **properties), column="key") == [key]
@@ -179,7 +179,7 @@ def test_records_that_are_not_events_stay(spark: SparkSession) -> None:
 
 
 def test_fields_that_events_do_not_have_are_left_out(spark: SparkSession) -> None:
-    """As Debezium does: other connectors of the group may have them."""
+    """As in Debezium: events of other connectors in the pipeline may have these fields."""
     assert applied(spark, EVENTS, extracting(add_fields="nothing,transaction.nothing,ts_ns"))[:2] == ROWS
 
 

@@ -1,4 +1,4 @@
-"""Debezium's outbox EventRouter: what becomes of an outbox table's change events."""
+"""Debezium's outbox EventRouter: the records that it makes of an outbox table's change events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND = ("e2", "customer", None, "Moved", "plain text", None, None)
 ALMOST_JSON = (
     '{"a":1} x', "[1]x", "[1]]", "[1],", '[1],"b":0', '{"a":1}}', '{"a":1},"b":0}', '{"a":1}{"b":2}', '{"a":1}//c', "[1]\0",
 )  # fmt: skip
-"""Texts that begin with a JSON object or array."""
+"""Texts that begin like a JSON object or array."""
 
 
 def event(op: str, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_a_timestamp_may_be_a_text_with_a_zone(spark: SparkSession, text: str | 
 
 @pytest.mark.parametrize(("kind", "last"), [("MicroTimestamp", 999), ("NanoTimestamp", 999_999)])
 def test_the_digits_below_a_millisecond_are_cut_off(spark: SparkSession, kind: str, last: int) -> None:
-    """A DOUBLE has no room for all digits of a time in nanoseconds, and gave the next millisecond."""
+    """A DOUBLE cannot represent all digits of a time in nanoseconds, and would round to the next millisecond."""
     at = 1_700_000_000_000 * (last + 1) + last
     records = Records(ENVELOPE.replace("MicroTimestamp", kind), [event("c", after=(*FIRST[:6], at))], key="STRING")
     assert [row["timestamp"] for row in messages(spark, records, table_field_event_timestamp="at")] == [
@@ -187,7 +187,7 @@ def test_places_that_one_message_cannot_have_are_refused(placement: str) -> None
 @pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(10,2)"])
 @pytest.mark.parametrize("name", ["table_fields_additional_placement", "table_field_event_schema_version"])
 def test_a_column_with_fractions_is_neither_partition_nor_version(spark: SparkSession, name: str, kind: str) -> None:
-    """The fraction was cut off."""
+    """The fraction must not be cut off."""
     records = Records(
         ENVELOPE.replace("shard: INT", f"shard: {kind}"), [event("c", after=(*FIRST[:5], None, 0))], key="STRING"
     )
@@ -253,7 +253,7 @@ def test_a_batch_of_deletes_gives_no_messages(spark: SparkSession) -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("headers", [None, [("a", "x")]], ids=["none", "some"])
 def test_a_header_of_a_number_stands_beside_texts(spark: SparkSession, headers: Any, *, first: bool) -> None:
-    """The records of a table with a bigserial id, which have no headers of their own, through InsertHeader as well."""
+    """Records of a table with a bigserial id and without headers, also after InsertHeader."""
     row = "STRUCT<id: BIGINT, aggregatetype: STRING, aggregateid: STRING, payload: STRING>"
     schema = (
         f"topic STRING, key STRING, value STRUCT<before: {row}, after: {row}, source: STRUCT<table: STRING>, op: STRING>, "
@@ -271,7 +271,7 @@ def test_a_header_of_a_number_stands_beside_texts(spark: SparkSession, headers: 
 
 
 def test_events_of_others_in_json_become_messages(spark: SparkSession) -> None:
-    """Without a schema: a null side has no fields, a payload may be a struct or bytes, and the time is the record's."""
+    """Schemaless JSON: a null side has no fields, a payload may be a struct or bytes, and the time is the record's."""
     for kind, payload, value in (("STRUCT<a: INT>", (1,), {"a": 1}), ("BINARY", b"\0", b"\0")):
         row = f"STRUCT<id: STRING, aggregatetype: STRING, aggregateid: BIGINT, payload: {kind}>"
         envelope = f"STRUCT<before: VOID, after: {row}, source: STRUCT<table: STRING>, op: STRING>"
@@ -291,8 +291,8 @@ def test_properties_of_tracing_are_accepted_and_one_line_says_that_they_do_nothi
         router(tracing_operation_name="read", tracing_span_context_field="context")
     (told,) = caplog.messages
     assert told == (
-        "EventRouter takes tracing.operation.name, tracing.span.context.field without effect: it writes no spans, as "
-        "Debezium does not without OpenTelemetry"
+        "EventRouter ignores tracing.operation.name, tracing.span.context.field: it writes no tracing spans, like "
+        "Debezium without OpenTelemetry"
     )
 
 

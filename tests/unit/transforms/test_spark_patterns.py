@@ -1,4 +1,4 @@
-"""What is taken for a datetime pattern of Spark's, compared with Spark."""
+"""Texts accepted as Spark datetime patterns, compared with Spark."""
 
 from __future__ import annotations
 

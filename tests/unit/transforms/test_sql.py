@@ -115,7 +115,7 @@ ZULU = "2024-01-01T02:03:04.005Z"
     ],
 )
 def test_values_beside_converted_headers_are_written_as_alone(spark: SparkSession, value: str, written: str) -> None:
-    """A struct lost the names of its fields, and a time was in the session's zone."""
+    """A struct keeps the names of its fields, and a time is not shown in the session's zone."""
     records = Records("STRUCT<id: INT>", [{"value": {"id": 1}}])
     found = applied(spark, records, sql(headers=f"map('h', {value})"), column="headers")
     assert found == [[{"key": "h", "value": written.encode()}]]
@@ -343,7 +343,7 @@ def test_only_deterministic_expressions_are_kept_as_plans(spark: SparkSession) -
 
 
 def test_literals_of_times_are_in_the_zone_of_the_session_on_each_thread(spark: SparkSession) -> None:
-    # Spark's parser asks the thread's session, and without one the JVM's zone; no JVM is in both of these zones.
+    # Spark's parser uses the time zone of the thread's session, or else of the JVM; no JVM has both of these zones.
     for zone, hours in (("Asia/Tokyo", -9), ("America/Phoenix", 7)):
         session = spark.newSession()
         session.conf.set("spark.sql.session.timeZone", zone)

@@ -1,4 +1,4 @@
-"""Expressions come over the network: what they must not do, in every place where they may stand."""
+"""Expressions come over the network: forbidden ones are refused, wherever they are in a configuration."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ PLACES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def functions(spark: SparkSession) -> None:
-    """Functions and variables of the session, which no expression may use."""
+    """The session's own functions and variables, which no expression may use."""
     spark.udf.register("shout", str.upper)
     spark.sql("DECLARE OR REPLACE VARIABLE secret STRING DEFAULT 's3cret'")
 

@@ -1,4 +1,4 @@
-"""Small transforms of others, under their Java names."""
+"""Small transforms of other vendors, under their Java names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def test_extract_topic_takes_a_field(spark: SparkSession, prefix: str, field: st
 
 
 def test_extract_topic_takes_no_path() -> None:
-    """Confluent's has JSON_PATH: as a name it would be missing in each record, which may be skipped in silence."""
+    """Confluent's class has JSON_PATH.
+
+    Taken as a field name, it would be missing in each record, which may be skipped silently.
+    """
     step(f"{CONFLUENT}ExtractTopic$Value", field="a", field_format="plain")
     with pytest.raises(ConfigError, match=r"field\.format"):
         step(f"{CONFLUENT}ExtractTopic$Value", field="$.a", field_format="JSON_PATH", skip_missing_or_null="true")

@@ -70,7 +70,7 @@ def test_any_text_and_number_has_the_hash_of_java(spark: SparkSession, value: An
 
 @pytest.mark.parametrize(("value", "expected"), [(2147483647, 0), (2147483646, 46), (7, 7), (-1, 0), ("hello", 22)])
 def test_partitions_are_what_the_java_class_computes(spark: SparkSession, value: Any, expected: int) -> None:
-    """Printed by PartitionRouting of Debezium 3.6.1, which takes the highest hash for 0."""
+    """Output of PartitionRouting in Debezium 3.6.1, which treats the largest hash as 0."""
     kind = "STRING" if isinstance(value, str) else "BIGINT"
     records = Records(
         f"STRUCT<before: STRUCT<a: {kind}>, after: STRUCT<a: {kind}>, source: STRUCT<b: INT>, op: STRING>",
@@ -101,7 +101,7 @@ MURMUR = {
     "BIGINT": {7: 362943179, -1: 805505882, 1234567890123: 518237802},
     "BOOLEAN": {True: 255652383, False: 465108184},
 }
-"""Partitions that PartitionRouting of Debezium 3.7.0 printed."""
+"""Output of PartitionRouting in Debezium 3.7.0."""
 
 
 @pytest.mark.parametrize("kind", MURMUR)

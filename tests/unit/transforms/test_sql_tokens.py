@@ -1,4 +1,4 @@
-"""What is said of expressions before there are records, by their words and by Spark's parser."""
+"""Errors of expressions before there are records, found by their tokens and by Spark's parser."""
 
 from __future__ import annotations
 

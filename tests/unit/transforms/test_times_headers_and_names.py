@@ -15,7 +15,7 @@ from fencepost.transforms.chain import Step, apply_chain
 from tests.unit.transforms.support import Records, applied, predicate, step
 
 PEOPLE = Records("STRUCT<id: INT, name: STRING>", [{"value": (1, "Ada"), "headers": [("h", b"x")]}, {}])
-# A time that New York's clocks, to which the session is set, leapt over.
+# A time that clocks in New York, the session's zone, skip.
 LEAPT = datetime(2024, 3, 10, 2, 30, 0, 123_000, tzinfo=UTC)
 MILLIS = 1_710_037_800_123
 

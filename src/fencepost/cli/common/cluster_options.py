@@ -17,7 +17,7 @@ from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
 
 _SERVERS: Final = "bootstrap.servers"
-# Brokers that run answer within some milliseconds, or seconds while they start.
+# Running brokers answer within some milliseconds, starting ones within seconds.
 _ANSWER_MS: Final = 10_000
 
 
@@ -52,14 +52,14 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def given_cluster() -> str:
-    """Return the options of the running command that name its cluster, as a shell reads them."""
+    """Return the options that name the cluster of the running command, quoted for a shell."""
     given = click.get_current_context().params
     options = ("--bootstrap-server", given["bootstrap_server"]), ("--command-config", given["command_config"])
     return " ".join(f"{option} {quote(str(value))}" for option, value in options if value is not None)
 
 
 def require_answer(config: ClientConfig) -> None:
-    """Raise BrokerUnavailableError soon if no broker answers: each of the command's own requests would wait longer."""
+    """Raise BrokerUnavailableError soon if no broker answers. The command's own requests would wait longer."""
     timeout_ms = min(config.request_timeout_ms, _ANSWER_MS)
     with Admin(replace(config, request_timeout_ms=timeout_ms)) as admin:
         admin.broker_count()

@@ -34,12 +34,18 @@ class RequestRefusedError(FencepostError):
 
     @property
     def of_rebalance(self) -> bool:
-        """Whether a rebalance is the reason. Connect has the same status for a name that is taken."""
+        """Whether the reason is a rebalance.
+
+        Connect uses the same status for a connector name that is already taken.
+        """
         return self.status == _CONFLICT and "already exists" not in str(self)
 
 
 class WorkerUnreachableError(FencepostError):
-    """There was no answer, or not one of Kafka Connect's REST API. If it was `sent`, it may have been processed."""
+    """No answer arrived, or the answer is not from Kafka Connect's REST API.
+
+    If the request was `sent`, it may have been processed.
+    """
 
     def __init__(self, message: str, *, sent: bool = False) -> None:
         super().__init__(message)
@@ -52,7 +58,7 @@ class ConnectClient:
     client = ConnectClient("http://127.0.0.1:8083", "http://127.0.0.1:8084", retry_seconds=30)
     client.ask("GET", connector_path("lines", "status"))        # the JSON of the answer, None if it has none
 
-    It talks to one of the addresses. If a worker cannot be reached, it tries the next one, and stays there.
+    The client talks to one of the addresses. If a worker cannot be reached, the client changes to the next address.
     """
 
     def __init__(self, *urls: str, retry_seconds: float, answer_seconds: float = _ANSWER_SECONDS) -> None:
@@ -81,18 +87,18 @@ class ConnectClient:
         *,
         patient: bool = False,
     ) -> Any:
-        """Send a request. With `patient`, workers that do not answer, or fail with 5xx, are retried like a rebalance.
+        """Send a request. With `patient`, it is also retried if no worker answers, or if a worker answers 5xx.
 
         Raises RequestRefusedError for a status of at least 400, WorkerUnreachableError for no answer.
         """
         return json_of(asyncio.run(self._ask(method, path, body, query, patient=patient)), self.shown_url)
 
     async def request(self, method: str, path: str, query: Mapping[str, str | list[str]] | None = None) -> Any:
-        """Send a request as `ask` does, in a running event loop. Raises as `ask`."""
+        """Send a request as `ask` does, in a running event loop. Raises the errors of `ask`."""
         return json_of(await self._ask(method, path, None, query, patient=False), self.shown_url)
 
     def text(self, path: str) -> str:
-        """Return a worker's answer to a GET, which may be other text than JSON. Raises as `ask`."""
+        """Return a worker's answer to a GET, which may be other text than JSON. Raises the errors of `ask`."""
         return asyncio.run(self._ask("GET", path, None, None, patient=False))
 
     async def _ask(
@@ -123,13 +129,13 @@ class ConnectClient:
         body: Any,
         query: Mapping[str, str | list[str]] | None,
     ) -> str:
-        """Return the answer of the first worker that can be reached, from the one in use on."""
+        """Return the answer of the first reachable worker, beginning with the address in use."""
         for left in reversed(range(len(self._bases))):
             url = URL(str(self._bases[0]).rstrip("/") + path, encoded=True)
             try:
                 status, text = await self._send(session, method, url.with_query(query) if query else url, body)
             except WorkerUnreachableError as error:
-                # A request that was sent may have been processed: only one that changes nothing is sent again.
+                # A request that was sent may have been processed. Only a GET, which changes nothing, is sent again.
                 if not left or (error.sent and method != "GET"):
                     raise
                 self._bases.rotate(-1)
@@ -173,7 +179,7 @@ def json_of(text: str, url: str) -> Any:
         return parse_json(text) if text else None
     except ValueError:
         raise WorkerUnreachableError(
-            f"What answers at {url} is not a worker: name one with --url or FENCEPOST_URL"
+            f"The server at {url} is not a worker: name a worker with --url or FENCEPOST_URL"
         ) from None
 
 

@@ -16,12 +16,12 @@ from rich.text import Text
 
 _log: Final = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 0.25
+_REFRESH_SECONDS: Final = 0.25
 _SHORTEST_SECONDS: Final = 0.001
 COUNT_LINE_SECONDS: Final = 10.0
-"""The interval between log lines on a count, for whose end somebody waits."""
+"""The interval between log lines about a count, in seconds. It is short, because somebody waits for the end."""
 LINE_SECONDS: Final = 30.0
-"""The interval between log lines."""
+"""The interval between log lines about a transfer, in seconds."""
 
 
 class _RateColumn(ProgressColumn):
@@ -57,14 +57,14 @@ def repeated(show: Callable[[], None], seconds: float) -> Iterator[None]:
 @contextmanager
 def shown_count(what: str, unit: str, count: Callable[[], float], total: float | None = None) -> Iterator[None]:
     """Show how far a count has come during the block. `total` is its expected end, None if that is unknown."""
-    last, looked = count(), time.monotonic()
+    last, last_at = count(), time.monotonic()
 
     def show() -> None:
-        nonlocal last, looked
+        nonlocal last, last_at
         now, at = count(), time.monotonic()
         share = "" if not total else f" ({min(1.0, now / total):.0%})"
-        rate = (now - last) / max(at - looked, _SHORTEST_SECONDS)
-        last, looked = now, at
+        rate = (now - last) / max(at - last_at, _SHORTEST_SECONDS)
+        last, last_at = now, at
         _log.info("%s: %s %s%s so far, %s %s/s", what, f"{now:,.0f}", unit, share, f"{rate:,.1f}", unit)
 
     if not sys.stderr.isatty():
@@ -80,5 +80,5 @@ def shown_count(what: str, unit: str, count: Callable[[], float], total: float |
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
-        with repeated(lambda: progress.update(task, completed=count()), _LOOK_SECONDS):
+        with repeated(lambda: progress.update(task, completed=count()), _REFRESH_SECONDS):
             yield

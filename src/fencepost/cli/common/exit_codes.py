@@ -1,8 +1,8 @@
 """The exit codes of all commands.
 
-They follow one rule. WRONG_USAGE: the command line, a file that it names, or the installation must be corrected first;
-click's UsageError, a ConfigError, and the errors of `embedded` about its port, folder and programs. FAILED: the
-requested action was tried and failed, or its outcome is bad.
+WRONG_USAGE means that the command line, a file that it names, or the installation must be corrected first: click's
+UsageError, ConfigError, and the errors of `embedded` about its port, folder and programs. FAILED means that the
+requested action was tried and failed, or that its outcome is bad.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     CONNECTOR_FAILED = 3
     """`connectors show` and `connectors watch --until` only: a connector or a task is FAILED."""
     INTERRUPTED = 130
-    """As in shells: 128 and the number of SIGINT."""
+    """128 plus the number of SIGINT, as in shells."""
 
 
 def exit_codes(*, done: str = "done", failed: str, connector_failed: str | None = None) -> str:
@@ -31,5 +31,5 @@ def exit_codes(*, done: str = "done", failed: str, connector_failed: str | None 
     ]
     if connector_failed is not None:
         lines.append(f"{ExitCode.CONNECTOR_FAILED}  {connector_failed}")
-    # Click keeps the lines of a paragraph that begins with this mark.
+    # Click keeps the line breaks of a paragraph that begins with \b.
     return "\n".join(["\b", "Exit codes:", *(f"  {line}" for line in lines)])

@@ -1,4 +1,4 @@
-"""Reads topics with confluent-kafka: a client that shares no code with fencepost checks what it wrote.
+"""Reads topics with confluent-kafka: a client that shares no code with fencepost checks fencepost's records.
 
 Importing this raises ConfigError if that package is not installed.
 """
@@ -28,12 +28,12 @@ READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 
 _ANSWER_SECONDS: Final = 30.0
-# Without a record or an end of a partition for this long, the brokers do not answer any more.
+# If neither a record nor the end of a partition arrives for this long, the brokers do not answer any more.
 _SILENCE_SECONDS: Final = 60.0
 _RECORDS_AT_ONCE: Final = 10_000
-# librdkafka collects records up to this time.
+# One call of `consume` collects records for at most this time.
 _WAIT_SECONDS: Final = 0.02
-# A read ends at known offsets: brokers need not wait for records behind them.
+# A read ends at known offsets, so brokers need not wait for records after these.
 _FETCH_WAIT_MS: Final = 10
 
 
@@ -44,7 +44,7 @@ class MissingTopicError(KafkaError):
 def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED, *, fetch_wait_ms: int = 500) -> Consumer:
     """Return a consumer that commits nothing, to be assigned partitions. Raises ConfigError for OAUTHBEARER.
 
-    `fetch_wait_ms` is how long brokers wait for records behind the end of the log.
+    `fetch_wait_ms` is how long a broker waits for new records when a fetch has reached the end of the log.
     """
     return Consumer(
         {
@@ -62,7 +62,7 @@ def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED, *, fetc
 
 
 def partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Return the partitions of a topic at their beginnings, empty if the topic does not exist."""
+    """Return the partitions of a topic, each at its beginning; an empty list if the topic does not exist."""
     # A request by name might create the topic.
     known = consumer.list_topics(timeout=_ANSWER_SECONDS).topics
     if topic not in known:
@@ -76,7 +76,8 @@ def read(config: ClientConfig, topic: str, ends: dict[int, int], isolation: str 
     if not left:
         return
     with closing(open_consumer(config, isolation, fetch_wait_ms=_FETCH_WAIT_MS)) as consumer:
-        # librdkafka looks for the beginning of a partition half a second later if it does not know the leader.
+        # If librdkafka does not know a partition's leader, it asks for the partition's beginning only half a second
+        # later.
         consumer.assign([each for each in partitions_of(consumer, topic) if each.partition in left])
         heard = time.monotonic()
         while left:
@@ -104,8 +105,7 @@ def place_of(message: Message) -> tuple[int, int]:
 def ends_of(config: ClientConfig, topic: str) -> dict[int, int]:
     """Return the last stable offset of each partition of a topic: its end, or the first record of an open transaction.
 
-    Waits for transactions
-    that are being ended. Raises MissingTopicError or BrokerUnavailableError.
+    Waits for transactions that are being ended. Raises MissingTopicError or BrokerUnavailableError.
     """
     # A partition whose records were all deleted needs no read.
     limits = _limits(config, topic, READ_COMMITTED)
@@ -113,7 +113,7 @@ def ends_of(config: ClientConfig, topic: str) -> dict[int, int]:
 
 
 def count_behind_open_transactions(config: ClientConfig, topic: str) -> int:
-    """Return how many offsets of a topic are behind its last stable offsets. Raises as `ends_of`."""
+    """Return how many offsets of a topic follow its last stable offsets. Raises the errors of `ends_of`."""
     stable, written = _limits(config, topic, READ_COMMITTED), _limits(config, topic, READ_UNCOMMITTED)
     return sum(max(0, written[partition][1] - end) for partition, (_, end) in stable.items() if partition in written)
 
@@ -155,12 +155,12 @@ def _refusal(error: ClientError, topic: str) -> KafkaError:
 
 
 def _settings(config: ClientConfig) -> dict[str, Any]:
-    """The equivalent settings of librdkafka."""
+    """Return the equivalent settings of librdkafka."""
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(config.bootstrap_servers),
         "client.id": config.client_id,
         "security.protocol": config.security_protocol,
-        # Exceptions report all errors.
+        # librdkafka logs nothing, because exceptions report all errors.
         "log_level": 0,
     }
     if config.tls is not None:

@@ -13,7 +13,10 @@ _PATIENCE_SECONDS: Final = 5.0
 
 
 def end_without_threads(code: int, patience_s: float = _PATIENCE_SECONDS) -> None:
-    """End this process with an exit code after `patience_s` seconds, if leftover threads still run then."""
+    """If threads are left over, end this process with an exit code after `patience_s` seconds at most.
+
+    Returns at once.
+    """
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
     if left:
         names = ", ".join(thread.name for thread in left)

@@ -24,12 +24,12 @@ FORMATS: Final = ("text", "json")
 
 _TEXT: Final = "%(asctime)s %(levelname)-7s %(connector_context)s%(message)s (%(name)s)"
 
-# They log errors that they also raise, or recover from; fencepost reports the consequences.
+# These libraries log errors that they also raise, or recover from; fencepost reports the consequences.
 _SILENT_LOGGERS: Final = ("kafka", "py4j")
 
 
 class _TextFormatter(logging.Formatter):
-    """Hides secrets, and escapes what would control a terminal."""
+    """Hides secrets, and escapes the control characters of terminals."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(SECRETS.hidden(super().format(record)))
@@ -56,7 +56,11 @@ class _OneLineFormatter(_TextFormatter):
 
 
 class _OthersFilter(logging.Filter):
-    """Passes fencepost's records; from other loggers, warnings and levels that an operator has set explicitly."""
+    """Passes all records of fencepost.
+
+    Of other loggers, it passes warnings and errors. It passes lower levels only if an operator has set the logger's
+    level.
+    """
 
     def __init__(self, level: int) -> None:
         """`level` is the initial level of the root logger."""
@@ -120,7 +124,7 @@ def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
 
 
 def hide_secrets_in_uncaught_errors() -> None:
-    """Send uncaught errors, which Python prints, through the log, and without passwords to stderr."""
+    """Print an uncaught error without passwords to stderr; log the errors that threads and destructors do not catch."""
     sys.excepthook = lambda _kind, error, _trace: click.echo(format_trace(error), nl=False, err=True)
     threading.excepthook = _log_end_of_thread
     sys.unraisablehook = _log_unraisable

@@ -1,4 +1,4 @@
-"""The options of commands that read records by a schema registry: its address, or a connector that has it."""
+"""The options of commands that decode records with a schema registry: its address, or a connector that names it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ def asks_registry(command: _F) -> _F:
     url = click.option(
         REGISTRY_URL,
         metavar="URL",
-        help="Decode by the schemas of this registry: http://[user:password@]host:port, several with commas between.",
+        help="Decode records with schemas of this schema registry: http://[user:password@]host:port; several "
+        "addresses, comma-separated.",
     )
     config = click.option(
         CONNECTOR_CONFIG,
         metavar="FILE.{properties,json}",
         type=click.Path(path_type=Path),
-        help="Decode by the converters of this connector, and by its schema registry with its login.",
+        help="Decode records with the converters of this connector's configuration file, and with its schema registry "
+        "and login.",
     )
     return config(url(command))
 
@@ -45,7 +47,10 @@ def asks_registry(command: _F) -> _F:
 def record_reading(
     url: str | None, connector_config: Path | None, *, for_people: bool = True
 ) -> Iterator[RecordReading]:
-    """Yield the decoding that the options ask for. Raises ConfigError for an invalid address, UsageError if both options are given."""
+    """Yield the RecordReading for these options, which decodes keys and values.
+
+    Raises ConfigError for an invalid address, UsageError if both options are given.
+    """
     if url is not None and connector_config is not None:
         raise click.UsageError(f"Give {REGISTRY_URL} or {CONNECTOR_CONFIG}, not both")
     if connector_config is not None:

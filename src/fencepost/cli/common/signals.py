@@ -13,7 +13,9 @@ _WATCH_SECONDS: Final = 1.0
 
 
 def await_stop(watch: Callable[[], None]) -> None:
-    """Wait for SIGTERM or Ctrl-C; before the call both end the process immediately. Raises the errors of `watch`.
+    """Wait for SIGTERM or Ctrl-C. Before this call, either of them ends the process immediately.
+
+    Raises the errors of `watch`.
 
     `watch` is called every second.
     """
@@ -29,9 +31,11 @@ def await_stop(watch: Callable[[], None]) -> None:
 
 
 async def until_signal(start: Coroutine[Any, Any, None], ended: asyncio.Future[Any]) -> None:
-    """Start, and return when it has `ended` or at the first SIGTERM or Ctrl-C; the second one ends the process immediately.
+    """Run `start`, and return when `ended` is done, or at the first SIGTERM or Ctrl-C.
 
-    Raises the errors of `start`. A signal cancels a start.
+    A second signal ends the process immediately.
+
+    Raises the errors of `start`. A signal cancels `start` if it still runs.
     """
     stopping = asyncio.Event()
     _stop_on_signals(stopping)

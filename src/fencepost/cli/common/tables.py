@@ -60,14 +60,14 @@ def print_indented(text: str) -> None:
 
 
 def print_unknown(properties: Mapping[str, str | None]) -> None:
-    """Print undefined properties, each with the defined one that may be meant."""
+    """Print undefined properties, each with the defined property that may be meant."""
     for name, nearest in properties.items():
         hint = "" if nearest is None else f": did you mean {nearest}?"
         click.echo(printable(f"The property {name} is unknown{hint}"))
 
 
 def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Print names with their figures, at the right."""
+    """Print names with their figures, which are aligned at the right."""
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -82,7 +82,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def shown_size(count: float) -> str:
-    """Return a number of bytes with three digits at least: `512 bytes`, `14.2 kB`, `101 MB`."""
+    """Return a number of bytes with a unit, and one decimal below 100: `512 bytes`, `14.2 kB`, `101 MB`."""
     if count < _KILO:
         return counted(round(count), "byte")
     power = min(int(math.log(count, _KILO)), len(_UNITS))

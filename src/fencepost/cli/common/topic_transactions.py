@@ -18,8 +18,8 @@ _MARKERS_POLL_SECONDS: Final = 0.05
 def open_transactions(config: ClientConfig, topic: str) -> list[OpenTransaction] | None:
     """Return the open transactions that have records in a topic, the oldest first; None before Kafka 3.0.
 
-    Waits for those that are being ended at the call. Those that begin to end meanwhile are not returned, because a
-    topic in use always has some.
+    Waits until transactions that are being committed or aborted at the time of the call have ended. Transactions whose
+    commit or abort begins later are left out, because a topic in use always has some.
     """
     deadline = time.monotonic() + _MARKERS_SECONDS
     ending: set[tuple[str, int]] | None = None

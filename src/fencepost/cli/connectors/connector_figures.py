@@ -24,8 +24,9 @@ _WORKERS_AT_ONCE: Final = 16
 class Figures:
     """Sums over a connector's tasks.
 
-    `rate` is records written per second in the last minute. `lag` is the rest of the sources, in their unit: bytes for
-    files; NaN if a task does not report it. `skipped` counts records since the tasks started.
+    `rate` is the number of records written per second in the last minute. `lag` is the part of the sources that is not
+    read yet, in their unit: bytes for files; NaN if a task does not report it. `skipped` counts records since the tasks
+    started.
     """
 
     rate: float = 0.0
@@ -34,7 +35,7 @@ class Figures:
 
 
 def figures_of(client: ConnectClient, connectors: Mapping[str, Mapping[str, Any]]) -> dict[str, Figures]:
-    """Return the figures of each connector whose workers have metrics, as fencepost's do and Java's do not.
+    """Return the figures of each connector whose workers serve metrics. Java workers do not.
 
     `connectors` is the answer to GET /connectors with `expand=status`.
     """
@@ -49,7 +50,7 @@ def _metrics(client: ConnectClient, worker: str) -> str:
     try:
         return client.at(worker).text("/metrics")
     except (FencepostError, ValueError):
-        # A worker that has left, or a Java worker: the states are shown without figures.
+        # The worker has left, or is a Java worker: the states are shown without figures.
         return ""
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from fencepost.api.texts import printable
 from fencepost.cli.common.tables import counted, print_indented, print_table, print_unknown, shown_size, shown_time
 from fencepost.cli.connectors.connector_figures import Figures, shown_figure
+from fencepost.herder.core.observation import message_line
 
 FAILED: Final = "FAILED"
 
@@ -49,7 +50,7 @@ def print_connectors(connectors: Mapping[str, Json], figures: Mapping[str, Figur
     print_table(("connector", "class", "state", "tasks", "worker", "records/s", "lag", "skipped"), rows)
     for name, error in errors.items():
         if error:
-            # A column would be a few characters wide.
+            # Errors are not in the table, where a column for them would be only a few characters wide.
             click.secho(printable(name), bold=True)
             print_indented(error)
 
@@ -96,7 +97,7 @@ def print_validation(body: Json) -> None:
     """Print the errors of a configuration below their properties, or that it is valid, and its unknown properties."""
     wrong = [config["value"] for config in body["configs"] if config["value"]["errors"]]
     for value in wrong:
-        # In a table, long values and errors would leave each other no space.
+        # This is not a table, because the columns of one would be too narrow for long values and errors.
         click.secho(printable(f"{value['name']}={value['value']}" if value["value"] else value["name"]), bold=True)
         for error in value["errors"]:
             print_indented(error)
@@ -121,17 +122,8 @@ def is_restarting(status: Json) -> bool:
     return any(part["state"] == "RESTARTING" for part in states(status).values())
 
 
-def first_line(trace: str) -> str:
-    """Return the message of a trace: Java's traces begin with it, Python's have it after the last frame."""
-    lines = trace.strip().splitlines() or [""]
-    if not lines[0].startswith("Traceback"):
-        return lines[0]
-    frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
-    return lines[-1] if not frames or frames[-1] + 1 == len(lines) else lines[frames[-1] + 1]
-
-
 def _last_error(*parts: Json) -> str:
-    return next((first_line(part["trace"]) for part in parts if part.get("trace")), "")
+    return next((message_line(part["trace"]) for part in parts if part.get("trace")), "")
 
 
 def _task_states(tasks: Iterable[Json]) -> Text:

@@ -13,7 +13,8 @@ import click
 from fencepost.api.errors import FencepostError
 from fencepost.api.texts import printable
 from fencepost.cli.common.connect_client import ConnectClient, connector_path
-from fencepost.cli.connectors.connector_views import Json, first_line, has_failed, states
+from fencepost.cli.connectors.connector_views import Json, has_failed, states
+from fencepost.herder.core.observation import message_line
 
 _PAUSE_SECONDS: Final = 0.5
 _DELETED: Final = "DELETED"
@@ -26,10 +27,10 @@ class WatchTimeoutError(FencepostError):
 def watch_connectors(
     client: ConnectClient, names: Sequence[str], *, until: str | None, timeout: float | None, as_json: bool
 ) -> bool:
-    """Print each change of a state, of the named connectors or, without names, of all.
+    """Print each state change of the named connectors and their tasks; without names, of all connectors.
 
-    Returns True when all are in the state `until`, False when one of them has failed before; runs forever if `until` is
-    None. Raises WatchTimeoutError after `timeout` seconds, and as `client.ask` if no worker answers for long.
+    Returns True when all connectors are in the state `until`, and False if one fails before that. Without `until`, this
+    does not return. Raises WatchTimeoutError after `timeout` seconds, and the errors of `client.ask`.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     before: dict[str, Json] = {}
@@ -37,7 +38,7 @@ def watch_connectors(
         statuses = _statuses(client, names)
         now = {part: state for status in statuses.values() for part, state in states(status).items()}
         for part, state in changes(before, now):
-            _tell(part, state, as_json=as_json)
+            _print_change(part, state, as_json=as_json)
         if until is not None and any(has_failed(status) for status in statuses.values()):
             return False
         if until is not None and statuses.keys() >= set(names) and all(reached(s, until) for s in statuses.values()):
@@ -51,7 +52,7 @@ def watch_connectors(
 
 
 def changes(before: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
-    """Yield everything whose state or worker changed, or that was deleted (its state is then DELETED)."""
+    """Yield each connector and task whose state or worker changed. If it was deleted, its state is DELETED."""
     for part, state in now.items():
         old = before.get(part, {})
         if (old.get("state"), old.get("worker_id")) != (state["state"], state["worker_id"]):
@@ -72,7 +73,8 @@ def _statuses(client: ConnectClient, names: Sequence[str]) -> dict[str, Json]:
     expanded = client.ask("GET", "/connectors", query={"expand": "status"}, patient=True)
     for name in names:
         if name not in expanded:
-            # A connector that was just created has no status; this request refuses one that does not exist.
+            # A connector that was just created has no status yet. This request fails for a connector that does not
+            # exist.
             client.ask("GET", connector_path(name), patient=True)
     return {
         name: parts["status"]
@@ -81,11 +83,11 @@ def _statuses(client: ConnectClient, names: Sequence[str]) -> dict[str, Json]:
     }
 
 
-def _tell(part: str, state: Json, *, as_json: bool) -> None:
-    told = {"id": part, "state": state["state"], "worker_id": state["worker_id"]}
+def _print_change(part: str, state: Json, *, as_json: bool) -> None:
+    change = {"id": part, "state": state["state"], "worker_id": state["worker_id"]}
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(change, ensure_ascii=False))
     else:
-        reason = first_line(state.get("trace", ""))
-        line = f"{datetime.now().astimezone():%H:%M:%S} {part} {told['state']} {told['worker_id']} {reason}"
+        reason = message_line(state.get("trace", ""))
+        line = f"{datetime.now().astimezone():%H:%M:%S} {part} {change['state']} {change['worker_id']} {reason}"
         click.echo(printable(line.rstrip()))

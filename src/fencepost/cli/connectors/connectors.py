@@ -62,7 +62,8 @@ def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
         type=click.FloatRange(min=0),
         default=30,
         show_default=True,
-        help="How long to retry while the group rebalances (status 409); `watch` also waits for workers that restart.",
+        help="How long to retry, in seconds, while the group rebalances (status 409); `watch` also waits for workers "
+        "that restart.",
     )
     @functools.wraps(command)
     def with_terminal(*, urls: tuple[str, ...], output: str, retry_seconds: float, **arguments: Any) -> None:
@@ -107,7 +108,7 @@ def show(terminal: _Terminal, name: str) -> None:
 @click.option(
     "--state",
     type=click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False),
-    help="The initial state; Connect supports this since 3.7.",
+    help="The initial state of the connector. Kafka Connect supports this since 3.7.",
 )
 @_asks_worker
 def create(terminal: _Terminal, file: Path, state: str | None) -> None:
@@ -168,12 +169,12 @@ def stop(terminal: _Terminal, name: str) -> None:
 
 @connectors.command()
 @click.argument("name")
-@click.option("--tasks", is_flag=True, help="Also restart its tasks.")
-@click.option("--only-failed", is_flag=True, help="Only restart what is FAILED.")
+@click.option("--tasks", is_flag=True, help="Also restart the connector's tasks.")
+@click.option("--only-failed", is_flag=True, help="Of the connector and its tasks, only restart those that are FAILED.")
 @click.option("--task", type=click.IntRange(min=0), help="Only restart the task with this number.")
 @_asks_worker
 def restart(terminal: _Terminal, name: str, *, tasks: bool, only_failed: bool, task: int | None) -> None:
-    """Restart a connector, with its tasks, or one task of it."""
+    """Restart a connector, with its tasks, or one of its tasks."""
     if task is None:
         query = {"includeTasks": str(tasks).lower(), "onlyFailed": str(only_failed).lower()}
         body = terminal.client.ask("POST", connector_path(name, "restart"), query=query)
@@ -201,12 +202,12 @@ def delete(terminal: _Terminal, name: str) -> None:
 @click.option(
     "--until",
     type=click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False),
-    help="Exit with 0 when the connectors and their tasks are in this state, with 3 when one of them is FAILED.",
+    help="Exit with 0 when the connectors and all of their tasks are in this state, with 3 when one of them is FAILED.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="Exit with 1 after this many seconds.")
 @_asks_worker
 def watch(terminal: _Terminal, names: tuple[str, ...], *, until: str | None, timeout: float | None) -> None:
-    """Print each change of a state, of all connectors or of some, until Ctrl-C."""
+    """Print each state change of all connectors, or of the named ones, until Ctrl-C."""
     if not watch_connectors(terminal.client, names, until=until, timeout=timeout, as_json=terminal.as_json):
         raise click.exceptions.Exit(ExitCode.CONNECTOR_FAILED)
 
@@ -255,7 +256,7 @@ def reset_offsets(terminal: _Terminal, name: str) -> None:
 
 @contextmanager
 def _telling_to_stop(name: str) -> Iterator[None]:
-    """Add the command to the error of a worker that only changes offsets of stopped connectors."""
+    """If a worker refuses because the connector is not stopped, add to the error the command that stops it."""
     try:
         yield
     except RequestRefusedError as refusal:

@@ -31,7 +31,7 @@ INSERT INTO public.transfers (giver, taker, amount) VALUES (%(giver)s, %(taker)s
 
 
 class Bank(PostgresWriters):
-    """The tables, and the tellers that write them."""
+    """The bank's tables, and the tellers: threads that transfer money."""
 
     accounts: Final = 2 * _ACCOUNTS
     """The number of accounts in all tables."""
@@ -50,7 +50,7 @@ class Bank(PostgresWriters):
         return {row["id"]: row for (row,) in found}
 
     def write(self, connection: psycopg.Connection[Any], number: int) -> bool:
-        """Transfer money, unless two tellers wait for each other."""
+        """Transfer money. The transfer fails if two tellers deadlock."""
         del number
         giver, taker = random.sample(range(1, self.accounts + 1), 2)
         statement = _TRANSFER.format(giver=_table_of(giver), taker=_table_of(taker))

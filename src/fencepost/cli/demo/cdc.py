@@ -1,4 +1,4 @@
-"""`fencepost demo-cdc`: a bank's transfers go from PostgreSQL to Kafka, each whole, while the worker is killed twice."""
+"""`fencepost demo-cdc`: sends a bank's transfers from PostgreSQL to Kafka, none in part, killing the worker twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.cli.demo.workers import KILLS, DemoServers
 
 TELLERS: Final = 4
 COMMITS: Final = 20, 60
-"""About how many commits in Kafka precede a kill of the worker: a random number between these."""
+"""The smallest and the largest number of commits in Kafka between two kills of the worker; the number is random."""
 
 _CONNECTOR: Final = """\
 name=bank

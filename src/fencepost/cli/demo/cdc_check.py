@@ -19,7 +19,7 @@ from fencepost.kafka.consumer.fetch_decoder import TransactionMarker
 from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
 
 Event = tuple[str, Any, Any]
-"""Table, key and value."""
+"""An event of the topics: table, key and value."""
 
 _NO_ROW: Final[dict[str, Any]] = {}
 
@@ -31,11 +31,11 @@ class BankFindings:
     transfers: int
     found: int
     misfits: int
-    """Events that do not fit the rows before them: some event was lost or duplicated."""
+    """The number of events that do not fit the rows before them: some event was lost or duplicated."""
     torn: int
-    """Transactions of the database that are in several Kafka transactions."""
+    """The number of database transactions whose events are in several Kafka transactions."""
     wrong_sums: int
-    """Kafka transactions after which the sum of all balances differs."""
+    """The number of Kafka transactions after which the sum of all balances is wrong."""
     different_rows: int
     changes: int
     committed: int
@@ -108,7 +108,7 @@ class _Replay:
 def _by_transaction(
     client: ClientConfig, markers: list[TransactionMarker]
 ) -> Iterator[tuple[tuple[int, int], list[Event]]]:
-    """Yield the events of each transaction. The epoch of a transactional id grows with each."""
+    """Yield the events of each transaction. The producer epoch of a transactional id grows with each transaction."""
     of_partition: defaultdict[tuple[str, int], list[TransactionMarker]] = defaultdict(list)
     for marker in markers:
         of_partition[marker.topic, marker.partition].append(marker)
@@ -124,7 +124,7 @@ def _by_transaction(
 
 
 def print_findings(console: Console, findings: BankFindings) -> None:
-    """Print the table and what to try next."""
+    """Print the findings, and commands to try next."""
     rows = (
         ("transfers in PostgreSQL", f"{findings.transfers:,}"),
         ("transfers found at read_committed", f"{findings.found:,}"),

@@ -44,7 +44,7 @@ class Findings:
 class TopicCounter(Closing):
     """Counts the visible records at read_committed while the demo runs.
 
-    Every transaction of the connector has one record in its offsets topic, so these count the transactions.
+    Every transaction of the connector has one record in its offsets topic, so these records count the transactions.
     """
 
     def __init__(self, bootstrap: str, topic: str, offsets_topic: str) -> None:
@@ -76,7 +76,7 @@ class TopicCounter(Closing):
         return bool(messages)
 
     def ends(self) -> tuple[int, int]:
-        """The number of records in ended transactions, and of all records, by the offsets of the topic."""
+        """Return two counts, taken from the topic's offsets: the records in ended transactions, and all records."""
         partitions = [partition for partition in self._consumer.assignment() if partition.topic == self._topic]
         decided = sum(self._end(self._consumer, partition) for partition in partitions)
         return decided, sum(self._end(self._uncommitted, partition) for partition in partitions)
@@ -117,7 +117,7 @@ def _client(bootstrap: str) -> ClientConfig:
 
 
 def print_findings(console: Console, findings: Findings) -> None:
-    """Print the table and what to try next."""
+    """Print the findings, and commands to try next."""
     rows = (
         ("records expected", f"{findings.expected:,}"),
         ("records found at read_committed", f"{findings.found:,}"),

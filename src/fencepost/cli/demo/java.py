@@ -1,4 +1,4 @@
-"""`fencepost demo-java`: Debezium's own connector, a jar, sends a shop's changes from MariaDB; Kafka has each once.
+"""`fencepost demo-java`: Debezium's own connector, a jar, sends a shop's changes from MariaDB to Kafka exactly once.
 
 The shop writes each order, and takes a piece from the stock, in one transaction. It rolls some of them back. The worker is
 killed twice, with its JVM. Then an independent client compares the topics with the database.
@@ -25,7 +25,7 @@ from rich.console import Console
 from fencepost.api.errors import FencepostError
 from fencepost.cli.common.tables import print_figures
 from fencepost.cli.demo.database_writers import DatabaseWriters
-from fencepost.cli.demo.workers import KILLS, DemoWorker, end_of_log, require_packages
+from fencepost.cli.demo.workers import KILLS, DemoWorker, WaitLines, end_of_log, require_packages
 from fencepost.cli.run.broker_jars import fetch_broker_jars, fetch_jars
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import JarSet, class_path
@@ -44,7 +44,7 @@ from fencepost.java.host_jar import JAR as HOST_JAR
 from fencepost.kafka.config.client_config import ClientConfig
 
 DEBEZIUM_MARIADB: Final = JarSet(
-    # Maven Central has no later one.
+    # Maven Central has no later version.
     "debezium-mariadb-3.5.0",
     "Debezium's connector for MariaDB",
     (("io.debezium", "debezium-connector-mariadb", "3.5.0.Final"),),
@@ -55,12 +55,11 @@ PIECES: Final = 1_000_000
 ORDERS_TOPIC, STOCK_TOPIC = "demo.shop.orders", "demo.shop.stock"
 
 COMMITS: Final = 5, 15
-"""About how many commits in Kafka precede a kill of the worker: a random number between these."""
+"""A kill of the worker follows about this many commits in Kafka: a random number between these two."""
 
 _DRAIN_SECONDS: Final = 240.0
 _STOP_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.2
-_LINE_SECONDS: Final = 5.0
 _TABLES: Final = (
     "create database shop; use shop;"  # noqa: S608 - constants
     "create table stock (product int primary key, pieces int not null);"
@@ -85,7 +84,7 @@ task.restart.backoff.ms=10
 """
 
 Change = tuple[str, int, int]
-"""A table, the row, and the pieces that are left after it; of an order its product."""
+"""A table, the id of the row, and a number: the pieces left in stock, or for an order, its product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +112,21 @@ def demo_java() -> None:
     console = Console()
     require_packages(("confluent_kafka", "demo"))
     _fetch(console)
-    console.print("Starting MariaDB and a Kafka broker ...")
-    with (
-        tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder,
-        EmbeddedMariaDb(Path(folder) / "mariadb") as mariadb,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        findings = _run(console, Path(folder), mariadb, broker.bootstrap_servers)
+    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
+        console.print("Starting MariaDB ...")
+        with EmbeddedMariaDb(Path(folder) / "mariadb") as mariadb:
+            console.print("Starting a Kafka broker ...")
+            with EmbeddedBroker(Path(folder) / "broker") as broker:
+                findings = _run(console, Path(folder), mariadb, broker.bootstrap_servers)
     _print_findings(console, findings)
     if not findings.exactly_once:
         raise FencepostError("The demo found lost or doubled changes: this must never happen, please report it")
 
 
 def _fetch(console: Console) -> None:
-    """Fetch what this user does not have yet, before anything is started."""
+    """Fetch the programs that this user does not have yet, before anything is started."""
     require_machine()
-    # A wheel has the classes that a clone compiles.
+    # A wheel of fencepost has the compiled classes; in a clone they must be compiled first.
     for jars in (DEBEZIUM_MARIADB, CONNECT, *(() if HOST_JAR.is_file() else (COMPILER,))):
         fetch_jars(jars)
     fetch_broker_jars()
@@ -143,8 +141,9 @@ def _run(console: Console, folder: Path, mariadb: EmbeddedMariaDb, bootstrap: st
     connector = _CONNECTOR.format(port=mariadb.port, user=USER, bootstrap=bootstrap)
     worker = DemoWorker.lay_out(folder, bootstrap, connector, f"plugin.path={folder / 'plugins'}\n")
     shop, topics = _Shop(mariadb), _Topics(bootstrap)
-    console.print("Debezium reads the tables as they are, its snapshot ...")
-    # Debezium begins a snapshot anew after a kill, and what was changed before it has no event.
+    console.print("Starting a worker and its JVM; Debezium reads the tables as they are ...")
+    # The snapshot must be complete before the first kill: after a kill in a snapshot, Debezium begins a new snapshot, and
+    # rows that were changed before the new snapshot get no event.
     _run_until(console, worker, lambda: topics.position() is not None, lambda: "the snapshot is not complete yet")
     console.print("A shop writes each order and takes a piece from the stock, in one transaction.")
     started = time.monotonic()
@@ -166,17 +165,14 @@ def _run(console: Console, folder: Path, mariadb: EmbeddedMariaDb, bootstrap: st
 def _run_until(console: Console, worker: DemoWorker, done: Callable[[], bool], progress: Callable[[], str]) -> None:
     """Run the worker until it is done. Raises FencepostError if it ends by itself, or takes too long."""
     with worker.running() as process:
-        started = shown = time.monotonic()
+        started, lines = time.monotonic(), WaitLines(console, progress)
         while not done():
-            now = time.monotonic()
-            if process.poll() is not None or now - started > _DRAIN_SECONDS:
+            if process.poll() is not None or time.monotonic() - started > _DRAIN_SECONDS:
                 raise FencepostError(f"The worker does not go on; the end of its log:\n{end_of_log(worker.log)}")
-            if now - shown > _LINE_SECONDS:
-                console.print(f"... {progress()} ({now - started:.0f} s)")
-                shown = now
+            lines.show()
             time.sleep(_LOOK_SECONDS)
         process.send_signal(signal.SIGTERM)
-        # Everything is committed by then: a worker that takes longer may be killed.
+        # Everything is committed by now, so a worker that takes longer may be killed.
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
 
@@ -213,7 +209,7 @@ class _Shop(DatabaseWriters):
         return random.random() >= 0.1  # noqa: S311 - likewise
 
     def changes(self) -> set[Change]:
-        """Return all changes that the database has committed, the first rows of the stock among them."""
+        """Return all changes that the database has committed, including the initial rows of the stock."""
         orders = self._mariadb.execute("select id, product from shop.orders")
         stock = self._mariadb.execute("select product, pieces from shop.stock")
         left = {("stock", int(product), pieces) for product, now in stock for pieces in range(int(now), PIECES + 1)}
@@ -244,7 +240,7 @@ class _Topics:
             return 0
 
     def position(self) -> str | None:
-        """The end of the topic of the stock; None until the snapshot is there."""
+        """The end of the stock's topic; None until the snapshot is there."""
         from fencepost.cli.common.independent_client import MissingTopicError, ends_of  # noqa: PLC0415 - as above
 
         try:

@@ -1,7 +1,8 @@
 """`fencepost demo-outbox`: an orders service writes each order with its events; Kafka has every event once.
 
-The service inserts an order into one table and two events of it into another, the outbox, in one transaction. It rolls
-some of them back. The worker is killed twice. Then an independent client compares the topics with the orders.
+In one transaction, the service inserts an order into one table, and two events about this order into another table, the
+outbox. It rolls some of them back. The worker is killed twice. Then an independent client compares the topics with the
+orders.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SERVERS: Final = 3
 """The number of threads of the orders service."""
 
 COMMITS: Final = 3, 8
-"""About how many commits in Kafka precede a kill of the worker: a random number between these."""
+"""A kill of the worker follows about this many commits in Kafka: a random number between these two."""
 
 _TABLES: Final = b"""
 CREATE TABLE public.orders (id bigserial PRIMARY KEY, customer int NOT NULL, total int NOT NULL);
@@ -69,7 +70,7 @@ class OutboxFindings:
     duplicates: int
     without_order: int
     torn: int
-    """Orders whose two events are in different Kafka transactions."""
+    """The number of orders whose two events are in different Kafka transactions."""
     committed: int
     aborted: int
     seconds: float
@@ -119,12 +120,12 @@ class _OrdersService(PostgresWriters):
         if random.random() < 0.1:  # noqa: S311 - likewise
             return False
         if number == 0 and self._is_captured():
-            # An outbox stays small if its rows are deleted immediately: only the inserts matter.
+            # The outbox stays small if its rows are deleted immediately: only the inserts matter.
             connection.execute(b"DELETE FROM public.outbox")
         return True
 
     def _is_captured(self) -> bool:
-        """Whether the connector has its slot: rows deleted before that are in no log and no snapshot."""
+        """Whether the replication slot exists. Rows deleted before that are in neither its log nor the snapshot."""
         self._has_slot = self._has_slot or self.slot_position() is not None
         return self._has_slot
 

@@ -1,4 +1,4 @@
-"""The worker of a demo, and the servers of one with a database: how they are run, killed, and run to the end."""
+"""The worker of a demo, and the servers of a demo with a database: how they are started, killed, and run to the end."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from fencepost.embedded.postgres import EmbeddedPostgres
 
 KILLS: Final = 2
 """How often a demo kills its worker."""
+
+LINE_SECONDS: Final = 5.0
+"""The interval between lines about a wait."""
 
 _STALL_SECONDS: Final = 240.0
 _DRAIN_SECONDS: Final = 240.0
@@ -54,10 +57,26 @@ value.converter.schemas.enable=false
 
 
 def require_packages(*packages: tuple[str, str]) -> None:
-    """Raise ConfigError for the first package that is missing; each comes with the extra that installs it."""
+    """Raise ConfigError for the first missing package. Each package is paired with the extra that installs it."""
     for package, extra in packages:
         if find_spec(package) is None:
             raise ConfigError(f"The demo needs the package {package}: run: {how_to_install(extra)}")
+
+
+class WaitLines:
+    """Prints how far a demo is, every few seconds of a wait."""
+
+    def __init__(self, console: Console, progress: Callable[[], str]) -> None:
+        self._console = console
+        self._progress = progress
+        self._started = self._shown = time.monotonic()
+
+    def show(self) -> None:
+        """Print a line if the last one is some seconds ago."""
+        now = time.monotonic()
+        if now - self._shown > LINE_SECONDS:
+            self._console.print(f"... {self._progress()} ({now - self._started:.0f} s)")
+            self._shown = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +98,10 @@ class DemoServers:
                 yield cls(Path(folder), postgres, broker.bootstrap_servers)
 
     def worker(self, connector: str) -> DemoWorker:
-        """Return a worker with a PostgresSource. `connector` are the properties beside the database's."""
+        """Return a worker with a PostgresSource.
+
+        `connector` is the content of its file, except for the properties of the database.
+        """
         return DemoWorker.lay_out(self.folder, self.bootstrap, connector + _DATABASE.format(port=self.postgres.port))
 
 
@@ -93,7 +115,10 @@ class DemoWorker:
 
     @classmethod
     def lay_out(cls, folder: Path, bootstrap: str, connector: str, more: str = "") -> DemoWorker:
-        """Write the files; `connector` is the content of the connector's, `more` are properties of the worker."""
+        """Write the files.
+
+        `connector` is the content of the connector's file; `more` has more properties of the worker.
+        """
         files = cls(folder / "worker.properties", folder / "connector.properties", folder / "worker.log")
         files.worker.write_text(_WORKER.format(bootstrap=bootstrap) + more)
         files.connector.write_text(connector)
@@ -112,9 +137,13 @@ class DemoWorker:
             worker.wait()
 
     def wait_for_commits(
-        self, worker: subprocess.Popen[bytes], position: Callable[[], str | None], between: tuple[int, int]
+        self,
+        worker: subprocess.Popen[bytes],
+        position: Callable[[], str | None],
+        between: tuple[int, int],
+        lines: WaitLines,
     ) -> None:
-        """Wait for some commits, a random number: after each commit in Kafka the worker advances its slot."""
+        """Wait for a random number of commits. `position` must return another value after each commit in Kafka."""
         positions: set[str | None] = set()
         wanted = random.randint(*between)  # noqa: S311 - chance, not secrecy
         deadline = time.monotonic() + _STALL_SECONDS
@@ -122,6 +151,7 @@ class DemoWorker:
             if worker.poll() is not None or time.monotonic() > deadline:
                 raise FencepostError(f"The worker does not go on; the end of its log:\n{end_of_log(self.log)}")
             positions.add(position())
+            lines.show()
             time.sleep(0.01)
 
     def run_with_kills(
@@ -131,16 +161,21 @@ class DemoWorker:
         between: tuple[int, int],
         progress: Callable[[], str],
     ) -> None:
-        """Run the worker and kill it KILLS times, each after some commits, and stop it after some more.
+        """Kill the worker KILLS times, each time after some commits; then let it make some more commits, and stop it.
 
-        `position` and `between` are passed on to `wait_for_commits`; `progress` says what the database has.
+        `position` and `between` are passed on to `wait_for_commits`. `progress` returns a text about the database's
+        content.
         """
-        for _ in range(KILLS):
+        for kill in range(1, KILLS + 1):
             with self.running() as worker:
-                self.wait_for_commits(worker, position, between)
+                console.print(
+                    f"Worker {worker.pid} started; it is killed after some commits, kill {kill} of {KILLS} ..."
+                )
+                self.wait_for_commits(worker, position, between, WaitLines(console, progress))
             console.print(f"Worker {worker.pid} killed (SIGKILL) after {progress()}; restarting.")
         with self.running() as worker:
-            self.wait_for_commits(worker, position, between)
+            console.print(f"Worker {worker.pid} started again; it is stopped after some commits ...")
+            self.wait_for_commits(worker, position, between, WaitLines(console, progress))
             worker.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 worker.wait(_STOP_SECONDS)

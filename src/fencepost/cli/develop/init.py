@@ -95,7 +95,7 @@ def init(file: Path) -> None:
         with stream:
             stream.write(WORKER_FILE.format(file=file))
     except OSError as error:
-        # A partial file would block the name for the next attempt.
+        # A partly written file would block the name for the next attempt.
         file.unlink(missing_ok=True)
         raise ConfigError(f"Cannot write {file}: {error.strerror}") from None
     click.echo(f"Wrote {file}. Set bootstrap.servers and group.id in it, then: fencepost worker {file}")

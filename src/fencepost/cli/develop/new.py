@@ -50,12 +50,15 @@ def new() -> None:
     type=click.Choice(KINDS),
     default=KINDS[0],
     show_default=True,
-    help="What the task returns: records, or DataFrames that Spark's executors write.",
+    help="What the tasks return: records, or DataFrames that Spark's executors write.",
 )
 def connector(name: str, kind: str) -> None:
     """Write a package for a connector into the new directory NAME, with tests that pass."""
     write_connector(Path(name), name, kind)
-    click.echo(f"Wrote {name}. Its tests pass as they are: cd {name} && pip install -e '.[test]' && pytest")
+    click.echo(
+        f"Wrote {name}. Its tests pass as they are, in the environment where fencepost is installed: "
+        f"cd {name} && pip install -e '.[test]' && pytest"
+    )
 
 
 def write_connector(folder: Path, name: str, kind: str) -> None:
@@ -70,7 +73,7 @@ def write_connector(folder: Path, name: str, kind: str) -> None:
     try:
         _write_files(folder, kind, values)
     except OSError as error:
-        # A partial folder would block the name for the next attempt.
+        # A partly written folder would block the name for the next attempt.
         shutil.rmtree(folder, ignore_errors=True)
         raise ConfigError(f"Cannot write {folder}: {error.strerror}") from None
 
@@ -101,7 +104,7 @@ def _values(name: str, kind: str) -> dict[str, str]:
         )
     words = package.split("_")
     return {
-        # First, because these texts have placeholders, too.
+        # These texts are filled in first, because they have placeholders, too.
         **_TEXTS[kind],
         "NAME": name,
         "PACKAGE": package,

@@ -30,7 +30,7 @@ _WIDTH: Final = 36
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The connector's configuration. Its source must have some records, which the checks read again and again. Of a "
+    help="The connector's configuration. Its source must have some records, which the checks read again and again. For a "
     "transform: its properties, without transforms.<alias>.",
 )
 @click.option(
@@ -38,31 +38,35 @@ _WIDTH: Final = 36
     "rows_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CLASS is a transform, which is tried with the values in this file: JSON, one a line.",
+    help="For a transform: a file with the values to try it with, one JSON value per line.",
 )
 @click.option(
     "--plugin-path",
     default=".",
     show_default=True,
     metavar="DIRS",
-    help="Directories, comma-separated, to import from.",
+    help="Directories, comma-separated, from which plugins are imported.",
 )
-@click.option("-k", "words", metavar="TEXT", default="", help="Run only the checks whose names contain this.")
+@click.option("-k", "words", metavar="TEXT", default="", help="Run only checks whose names contain this text.")
 @click.option(
-    "--records", type=click.IntRange(min=1), default=300, show_default=True, help="Read so many records at most."
+    "--records",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="The maximum number of records that a check reads from the source.",
 )
 @click.option(
     "--ignore",
     "ignored",
     multiple=True,
     metavar="FIELD",
-    help="Do not compare this field of values, or header: one with the time of reading. May be given several times.",
+    help="A field of the value, or a header, that is not compared, such as the time of reading. Repeat it for several.",
 )
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT",
-    help="Also kill real workers on this Kafka, at each step of a transaction. The source must end. The workers write to "
-    "topics of their own, which are deleted at the end.",
+    help="Also run workers against this Kafka cluster and kill them at each step of a transaction. The source must "
+    "end. The workers write to topics of their own, which are deleted at the end.",
 )
 def test(
     connector: str,
@@ -77,8 +81,8 @@ def test(
 ) -> None:
     """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
 
-    With --rows CLASS is a transform, for example my_module.totals, which must give the same in parts and again.
-    A connector needs --config.
+    With --rows, CLASS is a transform, for example my_module.totals. It must return the same records when the rows are
+    split, and when it is called again. A connector needs --config.
 
     Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere;
     but the last checks call commit() of the tasks, so a source that deletes committed data loses it.
@@ -88,13 +92,14 @@ def test(
     from fencepost.config.properties import load_connector_config  # noqa: PLC0415 - likewise
     from fencepost.testing.conformance import CHECKS, KilledWorkers, Limits, Subject, kill_checks, run_checks  # noqa: PLC0415
 
-    use_plugin_path(plugin_path)
+    directories = use_plugin_path(plugin_path)
     anywhere = PluginSources(modules=("*",))
     if rows_file is not None:
         _test_transform(connector, rows_file, config_file, words, anywhere)
         return
     if config_file is None:
         raise click.UsageError("A connector needs --config FILE, and a transform --rows FILE.")
+    _refuse_java(connector, directories)
     plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
     config = load_connector_config(config_file)
     with ExitStack() as closing, _ended_by_sigterm():
@@ -110,6 +115,24 @@ def test(
         failed = _run(run_checks(subject, chosen))
     if failed:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _refuse_java(connector: str, directories: Sequence[Path]) -> None:
+    """Raise ConfigError for a connector in a jar of `directories`.
+
+    Only the names of Java classes are looked up, because the default directory may have many files.
+    """
+    from fencepost.config.java_plugins import JAVA, find_java_connectors  # noqa: PLC0415 - for a quick --help
+    from fencepost.config.missing_plugins import looks_java  # noqa: PLC0415 - likewise
+
+    name = connector.removeprefix(JAVA)
+    in_java = connector != name or looks_java(name)
+    for plugin in find_java_connectors(directories, name) if in_java else ():
+        raise ConfigError(
+            f"{plugin.java_class} in {plugin.location} is a Java connector, and this command cannot check one, because "
+            "tasks in Java run in workers only. Run it in a worker on a test cluster, kill the worker several times, and "
+            "compare the topic with the source: fencepost verify"
+        )
 
 
 def _test_transform(name: str, rows_file: Path, config_file: Path | None, words: str, sources: PluginSources) -> None:
@@ -135,7 +158,7 @@ def _test_transform(name: str, rows_file: Path, config_file: Path | None, words:
 
 
 def _rows(file: Path) -> list[Any]:
-    """The values in a file of JSON lines. Raises ConfigError that names an invalid line."""
+    """Return the values in a file of JSON lines. Raises ConfigError that names an invalid line."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -167,19 +190,19 @@ def _run(results: Iterable[Result]) -> bool:
     started, done = time.monotonic(), []
     for result in results:
         done.append(result)
-        _tell(result)
-    _tell_failures(done)
+        _print_result(result)
+    _print_failures(done)
     _sum_up(done, time.monotonic() - started)
     return any(result.violation is not None for result in done)
 
 
-def _tell(result: Result) -> None:
+def _print_result(result: Result) -> None:
     outcome = click.style(result.outcome.name, fg=_COLOURS[result.outcome.value])
     reason = f": {result.reason}" if result.reason else ""
     click.echo(f"{result.check.name:{_WIDTH}} {outcome} {result.seconds:5.1f} s{reason}")
 
 
-def _tell_failures(results: Sequence[Result]) -> None:
+def _print_failures(results: Sequence[Result]) -> None:
     for result in results:
         if result.violation is not None:
             click.echo(f"\n{click.style(result.check.name, bold=True)}: {' '.join(result.check.title.split())}")
@@ -190,5 +213,5 @@ def _tell_failures(results: Sequence[Result]) -> None:
 
 def _sum_up(results: Sequence[Result], seconds: float) -> None:
     counts = {name: sum(result.outcome.value == name for result in results) for name in ("failed", "passed", "skipped")}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    click.echo(f"\n{click.style(told, fg='red' if counts['failed'] else 'green', bold=True)} in {seconds:.1f} s")
+    totals = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    click.echo(f"\n{click.style(totals, fg='red' if counts['failed'] else 'green', bold=True)} in {seconds:.1f} s")

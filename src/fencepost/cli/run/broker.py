@@ -14,19 +14,21 @@ from fencepost.embedded.errors import BrokerStartError
 
 
 @click.command(epilog=exit_codes(done="stopped", failed="the broker did not start, or ended by itself"))
-@click.option("--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="Port of the first node.")
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="The port of the first broker."
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Where topics are kept; they are still there at the next start.",
+    help="The directory that keeps the topics for the next start.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(1, 9),
     default=1,
     show_default=True,
-    help="How many brokers; each takes the port after the last one's.",
+    help="The number of brokers. The ports of further brokers follow --port.",
 )
 def broker(port: int, data_dir: Path, nodes: int) -> None:
     """Run a Kafka broker on this machine until Ctrl-C. It listens on 127.0.0.1 only, without any security."""

@@ -20,7 +20,7 @@ from fencepost.embedded.postgres import SUPERUSER, EmbeddedPostgres
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Where the database is kept; it is still there at the next start.",
+    help="The directory that keeps the database for the next start.",
 )
 def postgres(port: int, data_dir: Path) -> None:
     """Run a PostgreSQL on this machine until Ctrl-C, ready for logical decoding.

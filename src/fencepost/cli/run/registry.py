@@ -20,7 +20,7 @@ from fencepost.embedded.registry import EmbeddedRegistry
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Where its log is kept. Schemas are in memory: they are gone when it ends.",
+    help="The directory for the registry's log. Schemas are in memory only, and are lost when the registry stops.",
 )
 def registry(port: int, data_dir: Path) -> None:
     """Run a schema registry on this machine until Ctrl-C: Apicurio, with Confluent's API.

@@ -3,8 +3,8 @@
     result = fencepost.run(issues, topic="issues", bootstrap_servers="127.0.0.1:9092")
 
 The worker is a standalone one, on its own event loop and thread: the caller may run a loop, and need not be the main
-thread. All runs have one group, and so the same two topics for source offsets and counts of tasks. A run is identified
-there by its name.
+thread. All runs have one group, and therefore share two topics, for source offsets and for counts of tasks. In these
+topics a run is identified by its name.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ GROUP: Final = "fencepost-run"
 _WHERE: Final = "fencepost.run()"
 _DEFAULTS: Final = {
     "group.id": GROUP,
-    # The caller's own code may be in any module.
+    # The caller's source may be in any module.
     "fencepost.plugins.allowed.modules": "*",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
-# A topic that is missing is created with the brokers' own numbers.
+# Missing topics are created with the brokers' default numbers of partitions and replicas.
 _TOPICS: Final = {"topic.creation.default.partitions": "-1", "topic.creation.default.replication.factor": "-1"}
 _OF_WORKER: Final = (
     "producer.", "consumer.", "admin.", "spark.", "config.providers.", "offset.storage.", "config.storage.",
@@ -60,13 +60,13 @@ _OF_WORKER: Final = (
 )  # fmt: skip
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 _OF_CONNECTOR: Final = ("producer.override.", "admin.override.", "consumer.override.")
-# The waiting thread lets Ctrl-C in at least this often, on every platform.
+# The waiting thread wakes up at least this often, so that Ctrl-C is noticed on every platform.
 _WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run. `records`, `bytes` (as sent), and `transactions` are committed ones of this run.
+    """The result of a run. `records`, `bytes` (as sent) and `transactions` are the counts of this run's commits.
 
     `skipped` are the records that errors.tolerance skipped. `offsets` are the `(source_partition, source_offset)` pairs
     that are committed under the run's `name`, by this run and earlier ones. `interrupted` means that Ctrl-C ended the
@@ -130,7 +130,7 @@ def run(
         properties = _TOPICS | properties | {"name": run_name, "connector.class": path}
         resolved = resolve_worker_properties(worker, where=_WHERE)
         running = _Run(WorkerConfig.from_properties(resolved, where=_WHERE), properties)
-        with shown_progress(running.transfers, quiet=not progress, tell=_tell):
+        with shown_progress(running.transfers, quiet=not progress, write_line=_print_line):
             running.wait()
     return running.result(time.monotonic() - started)
 
@@ -192,7 +192,7 @@ class _Run:
     def _stop(self) -> None:
         loop = self._loop
         if loop is not None:
-            # It may end at this moment.
+            # The event loop may end at this moment.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._stopping.set)
 
@@ -247,6 +247,11 @@ def _connector_of(source: Any) -> type[SourceConnector]:
         return pyspark_source(source)
     if isfunction(source):
         return function_source(source)
+    if isinstance(source, str):
+        raise ConfigError(
+            f"fencepost.run() was given the name {source!r}: it takes the Python function or class itself. A connector in Java runs "
+            "in workers only: start it with fencepost standalone"
+        )
     raise ConfigError(
         f"fencepost.run() was given {kind_of(source)}: it takes a function (config, cursor) that yields rows, or the class of a "
         "SourceConnector or of a DataSource of PySpark"
@@ -311,6 +316,6 @@ def _importable(connector: type[SourceConnector]) -> Iterator[str]:
         del sys.modules[module_name]
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     # A script seldom sets up logging, and a notebook shows stderr.
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - see above

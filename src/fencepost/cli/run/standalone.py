@@ -29,8 +29,8 @@ _OFFSET_FILE: Final = "offset.storage.file.filename"
 @click.argument(
     "connectors", metavar="CONNECTOR.{properties,json}...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option("--once", is_flag=True, help="Stop at the end of the sources.")
-@click.option("--quiet", is_flag=True, help="Show neither progress nor a summary.")
+@click.option("--once", is_flag=True, help="Stop when all sources have been read to their end.")
+@click.option("--quiet", is_flag=True, help="Show neither the progress nor a summary at the end.")
 def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool, quiet: bool) -> None:
     """Run connectors in one process, exactly once.
 

@@ -30,11 +30,12 @@ from fencepost.runtime.metrics.transfers import Transfer, Transfers
 
 _log: Final = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 0.25
+_REFRESH_SECONDS: Final = 0.25
 _RATE_SECONDS: Final = 10.0
-# More would not fit on a terminal: then all connectors share one line.
+# More lines would not fit on a terminal: with more connectors, all of them share one line.
 _MOST_LINES: Final = 12
-# While records are not committed the transfer is not complete, even if everything was polled.
+# The largest share that is shown while records are not committed: even if everything was polled, the transfer is not
+# complete.
 _NEARLY: Final = 0.99
 
 
@@ -48,7 +49,7 @@ class Shown:
     seconds_left: float | None
 
     def text(self) -> str:
-        """Return it as a line without its percentage."""
+        """Return the figures as a line of text, without the percentage."""
         counts = self.counts
         parts = [
             counted(counts.records, "row") + (f" (+{counts.open:,} not committed)" if counts.open else ""),
@@ -72,7 +73,7 @@ class Estimate:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget all other connectors: they were deleted."""
+        """Forget all connectors except `names`: they were deleted."""
         for known in (self._started, self._seen):
             for name in known.keys() - names:
                 del known[name]
@@ -84,11 +85,11 @@ class Estimate:
         rows = counts.records + counts.open
         seen = self._seen.setdefault(name, deque())
         seen.append((now, rows))
-        # One value from before the window stays, so that the window is always covered.
+        # One value from before the window stays, so that the values always cover the whole window.
         while len(seen) > 2 and seen[1][0] <= now - _RATE_SECONDS:
             seen.popleft()
         since, before = seen[0]
-        # An aborted transaction takes its rows back.
+        # When a transaction is aborted, the number of rows falls.
         rate = max(0, rows - before) / (now - since) if now > since else 0.0
         share = transfer.share if transfer.share is None or not counts.open else min(transfer.share, _NEARLY)
         left = (now - started) * (1 - share) / share if share else None
@@ -112,22 +113,22 @@ def _to_log(line: str) -> None:
 
 @contextmanager
 def shown_progress(
-    transfers: Transfers, *, quiet: bool = False, tell: Callable[[str], None] = _to_log
+    transfers: Transfers, *, quiet: bool = False, write_line: Callable[[str], None] = _to_log
 ) -> Iterator[None]:
-    """Show the progress during the block, and a summary after it; without a terminal, `tell` gets each line."""
+    """Show the progress during the block, and a summary after it; without a terminal, `write_line` gets each line."""
     if quiet:
         yield
         return
     started = time.monotonic()
     live = sys.stderr.isatty() and not any(isinstance(h.formatter, JsonFormatter) for h in logging.root.handlers)
-    with _live(transfers) if live else _told(transfers, tell):
+    with _live(transfers) if live else _written_lines(transfers, write_line):
         yield
     for name, transfer in transfers.of_connectors().items():
         line = summary(name, transfer.counts, time.monotonic() - started)
         if live:
             Console(stderr=True, markup=False, highlight=False).print(line, soft_wrap=True)
         else:
-            tell(line)
+            write_line(line)
 
 
 @contextmanager
@@ -135,8 +136,8 @@ def _live(transfers: Transfers) -> Iterator[None]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
-        # A narrow terminal shows it on two lines.
-        TextColumn("{task.fields[told]}", markup=False, table_column=Column()),
+        # On a narrow terminal this column takes two lines.
+        TextColumn("{task.fields[figures]}", markup=False, table_column=Column()),
     )
     estimate = Estimate()
     lines: dict[str, TaskID] = {}
@@ -148,23 +149,23 @@ def _live(transfers: Transfers) -> Iterator[None]:
             for name in lines.keys() - found.keys():
                 progress.remove_task(lines.pop(name))
             for name, transfer in found.items():
-                told = estimate.of(name, transfer)
+                estimated = estimate.of(name, transfer)
                 if name not in lines:
-                    lines[name] = progress.add_task(printable(name), total=None, told="")
-                percent = "" if told.share is None else f"{told.share:4.0%}  "
+                    lines[name] = progress.add_task(printable(name), total=None, figures="")
+                percent = "" if estimated.share is None else f"{estimated.share:4.0%}  "
                 progress.update(
                     lines[name],
-                    total=None if told.share is None else 1.0,
-                    completed=told.share or 0.0,
-                    told=percent + told.text(),
+                    total=None if estimated.share is None else 1.0,
+                    completed=estimated.share or 0.0,
+                    figures=percent + estimated.text(),
                 )
 
-        with repeated(show, _LOOK_SECONDS):
+        with repeated(show, _REFRESH_SECONDS):
             yield
 
 
 @contextmanager
-def _told(transfers: Transfers, tell: Callable[[str], None]) -> Iterator[None]:
+def _written_lines(transfers: Transfers, write_line: Callable[[str], None]) -> Iterator[None]:
     estimate = Estimate()
     before: dict[str, TransferCounts] = {}
 
@@ -174,12 +175,12 @@ def _told(transfers: Transfers, tell: Callable[[str], None]) -> Iterator[None]:
         for name in before.keys() - found.keys():
             del before[name]
         for name, transfer in found.items():
-            told = estimate.of(name, transfer)
+            estimated = estimate.of(name, transfer)
             # An idle connector does not fill the log.
-            if before.get(name, TransferCounts()) != told.counts:
-                before[name] = told.counts
-                percent = "" if told.share is None else f"{told.share:.0%}  "
-                tell(f"Progress of {name}: {percent}{told.text()}")
+            if before.get(name, TransferCounts()) != estimated.counts:
+                before[name] = estimated.counts
+                percent = "" if estimated.share is None else f"{estimated.share:.0%}  "
+                write_line(f"Progress of {name}: {percent}{estimated.text()}")
 
     with repeated(show, LINE_SECONDS):
         yield

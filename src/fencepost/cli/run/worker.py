@@ -29,8 +29,8 @@ def worker(properties: Path) -> None:
 
 
 async def _run(path: Path) -> None:
-    # Only the code needed to answer requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while to
-    # import.
+    # Import only the code that answers requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while
+    # to import.
     from fencepost.config import file_descriptors  # noqa: PLC0415 - see above
     from fencepost.config.config_transformer import placeholder_files, resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above

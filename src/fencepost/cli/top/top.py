@@ -16,9 +16,9 @@ _NOT_FOUND = 404
 _KEYS = """\b
 Keys:
   up, down    choose a connector or task        space  show or hide the tasks of a connector
-  p, r        pause, resume the connector       t      show the trace of what failed
-  s           restart what failed of it         w      show or hide the workers
-  q, ctrl-c   quit
+  p, r        pause, resume the connector       t      show the trace of the failure
+  s           restart its failed parts          w      list all workers of the group
+  q, ctrl-c   quit                              h      show or hide the busiest ones below the table
 """
 
 

@@ -16,16 +16,15 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.coordinate import Coordinate
 from textual.events import Resize
-from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from fencepost.api.errors import FencepostError
 from fencepost.api.texts import printable
 from fencepost.cli.common.connect_client import ConnectClient, RequestRefusedError, connector_path
 from fencepost.cli.connectors.connector_views import STYLES, is_restarting
+from fencepost.cli.top.top_screens import TraceScreen, WorkersScreen
 from fencepost.cli.top.top_view import (
     CONNECTOR,
     STATE,
@@ -33,16 +32,17 @@ from fencepost.cli.top.top_view import (
     Rates,
     TopColumn,
     columns_for,
+    first_workers,
     group_text,
+    hidden_text,
     lines,
     problems,
     traces,
-    worker_lines,
 )
 
 OVERVIEW: Final = "/ui/api/overview"
 
-_LOOK_SECONDS: Final = 2.0
+_REFRESH_SECONDS: Final = 2.0
 _TICK_SECONDS: Final = 1.0
 # A worker waits up to 5 s for the others of its group. A worker that hangs must not block requests to others.
 _ANSWER_SECONDS: Final = 15.0
@@ -50,29 +50,10 @@ _ANSWER_SECONDS: Final = 15.0
 _OLD_SECONDS: Final = 5.0
 _REBALANCE_SECONDS: Final = 30.0
 _SCROLLBAR: Final = 1
-# Of a text that is not in the table, on both sides.
+# The margin of a text outside of the table, on both sides.
 _MARGINS: Final = 2
-# The workers take a quarter of the terminal, and on a small one that many lines.
+# The workers take a quarter of the terminal, and at least this many lines on a small one.
 _WORKERS: Final = 4
-
-
-class TraceScreen(ModalScreen[None]):
-    """A text over the table."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,t,enter", "app.pop_screen", "Back"),
-        Binding("ctrl+c", "app.quit", show=False, priority=True),
-    ]
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def compose(self) -> ComposeResult:
-        """Lay out the text."""
-        with VerticalScroll(can_focus=True):
-            yield Static(Text(self._text), id="trace")
-        yield Footer(compact=True, show_command_palette=False)
 
 
 class TopApp(App[None]):
@@ -82,22 +63,25 @@ class TopApp(App[None]):
     #head, #problem, #detail, #workers { height: auto; padding: 0 1; }
     #problem { color: $text-error; }
     #detail, #workers { border-top: solid $surface-lighten-2; }
-    #detail { max-height: 30%; }
+    #detail { max-height: 30%; border-title-color: $text; }
     #workers { text-wrap: nowrap; text-overflow: ellipsis; }
     DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
-    TraceScreen { background: $background 60%; }
-    TraceScreen VerticalScroll { background: $surface; padding: 0 1; }
+    TraceScreen, WorkersScreen { background: $background 60%; }
+    TraceScreen VerticalScroll, WorkersScreen VerticalScroll { background: $surface; padding: 0 1; }
+    WorkersScreen VerticalScroll { border: solid $surface-lighten-2; border-title-color: $text; }
+    WorkersScreen Static { height: auto; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", show=False, priority=True),
-        # The table itself handles Enter, which is not shown below.
+        # The table itself handles Enter, which is not listed in the footer.
         Binding("space", "unfold", "Tasks", key_display="␣"),
         Binding("t", "trace", "Trace"),
         Binding("p", "pause", "Pause"),
         Binding("r", "resume", "Resume"),
         Binding("s", "restart", "Restart"),
         Binding("w", "workers", "Workers"),
+        Binding("h", "hide_workers", show=False),
     ]
     ENABLE_COMMAND_PALETTE = False
     TITLE = "fencepost top"
@@ -108,7 +92,7 @@ class TopApp(App[None]):
         self._reading = ConnectClient(*urls, retry_seconds=0, answer_seconds=_ANSWER_SECONDS)
         self._changing = ConnectClient(*urls, retry_seconds=_REBALANCE_SECONDS)
         self.rates = Rates()
-        """Those that were seen since the start."""
+        """The rates that were seen since the start."""
         self._unfolded: set[str] = set()
         self._answer: dict[str, Any] | None = None
         self._tasks: dict[str, list[dict[str, Any]]] = {}
@@ -133,6 +117,7 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         """Start requesting."""
         self._follow()
+        self.watch(self._grid, "scroll_y", self._show_hidden)
         self.set_interval(_TICK_SECONDS, self._show_head)
 
     @property
@@ -144,12 +129,12 @@ class TopApp(App[None]):
     async def _follow(self) -> None:
         while True:
             self._due.clear()
-            await self._look()
+            await self._read_overview()
             self._show()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), _LOOK_SECONDS)
+                await asyncio.wait_for(self._due.wait(), _REFRESH_SECONDS)
 
-    async def _look(self) -> None:
+    async def _read_overview(self) -> None:
         try:
             answer = await self._reading.request("GET", OVERVIEW)
             self._unfolded &= answer["rows"].keys()
@@ -164,7 +149,7 @@ class TopApp(App[None]):
         try:
             answer = await self._reading.request("GET", f"/ui/api/connectors/{quote(connector, safe='')}")
         except RequestRefusedError:
-            # It has just been deleted, or the group rebalances: its states are shown without figures.
+            # The connector has just been deleted, or the group rebalances: states are shown without figures.
             return []
         tasks: list[dict[str, Any]] = answer["tasks"]
         return tasks
@@ -176,7 +161,13 @@ class TopApp(App[None]):
             self._lines = list(lines(self._answer, self._tasks, self._unfolded, self.rates))
             self._show_table(chosen)
             self._show_detail()
-            self._workers_part.update(Text("\n".join(worker_lines(self._answer, max(_WORKERS, self.size.height // 4)))))
+            self._show_workers(self._answer)
+
+    def _show_workers(self, answer: dict[str, Any]) -> None:
+        width, room = self.size.width - _MARGINS, max(_WORKERS, self.size.height // 4)
+        self._workers_part.update(Text("\n".join(first_workers(answer, width, room))))
+        if isinstance(self.screen, WorkersScreen):
+            self.screen.show(answer)
 
     def _show_head(self) -> None:
         if not self._open:
@@ -185,14 +176,14 @@ class TopApp(App[None]):
         self._head_part.update(
             Text("Asking the worker ..." if answer is None else group_text(answer, self.size.width - _MARGINS))
         )
-        told = [] if answer is None else problems(answer)
+        lines = [] if answer is None else problems(answer)
         old = time.monotonic() - self._answered_at
         if self._failure:
-            told.insert(0, f"{self._failure}. Asking again; the figures are {old:.0f} s old")
+            lines.insert(0, f"{self._failure}. Asking again; the figures are {old:.0f} s old")
         elif old > _OLD_SECONDS:
-            told.insert(0, f"The worker has not answered for {old:.0f} s")
-        self._problem_part.update(Text("\n".join(told)))
-        self._problem_part.display = bool(told)
+            lines.insert(0, f"The worker has not answered for {old:.0f} s")
+        self._problem_part.update(Text("\n".join(lines)))
+        self._problem_part.display = bool(lines)
 
     def _show_table(self, chosen: Line | None) -> None:
         table = self._grid
@@ -220,6 +211,12 @@ class TopApp(App[None]):
             self._grid.move_cursor(row=places[0], scroll=False)
             self._grid.scroll_to(y=scrolled, animate=False)
 
+    def _show_hidden(self) -> None:
+        """Show below the table how many lines are out of sight: without colours, a scrollbar is hardly visible."""
+        table = self._grid
+        room = table.scrollable_content_region.height - table.header_height
+        self._detail_part.border_title = hidden_text(table.row_count, round(table.scroll_y), room)
+
     def _cells(self, line: Line) -> Iterable[Text]:
         for column in self._columns:
             text = Text(line.cells.get(column.title, ""), no_wrap=True, justify="right" if column.right else "left")
@@ -234,13 +231,15 @@ class TopApp(App[None]):
 
     def _show_detail(self) -> None:
         line = self._line()
-        told = "There are no connectors." if line is None else line.cells[CONNECTOR].strip()
+        text = "There are no connectors." if line is None else line.cells[CONNECTOR].strip()
         if line is not None and self._answer is not None:
             row = self._answer["rows"][line.connector]
-            told += f"  {row['class']}  on {line.cells['worker'] or 'no worker'}"
+            text += f"  {row['class']}  on {line.cells['worker'] or 'no worker'}"
             error = line.error or (row["error"] or "")
-            told += f"\n{error}" * bool(error)
-        self._detail_part.update(Text(printable(told)))
+            text += f"\n{error}" * bool(error)
+        self._detail_part.update(Text(printable(text)))
+        # The new details may change the height of the table.
+        self.call_after_refresh(self._show_hidden)
 
     def on_data_table_row_highlighted(self) -> None:
         """Show the details of the line under the cursor."""
@@ -254,6 +253,7 @@ class TopApp(App[None]):
     def on_resize(self, _: Resize) -> None:
         """Show the columns that fit."""
         self._show()
+        self.call_after_refresh(self._show_hidden)
 
     def action_unfold(self) -> None:
         """Show or hide the tasks of the connector."""
@@ -262,7 +262,12 @@ class TopApp(App[None]):
             self._due.set()
 
     def action_workers(self) -> None:
-        """Show or hide the workers."""
+        """List all workers."""
+        if self._answer is not None:
+            self.push_screen(WorkersScreen(self._answer))
+
+    def action_hide_workers(self) -> None:
+        """Show or hide the workers below the table."""
         self._workers_part.display = not self._workers_part.display
 
     def action_pause(self) -> None:

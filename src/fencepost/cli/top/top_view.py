@@ -1,6 +1,6 @@
 """The lines and cells in which `fencepost top` shows a group, for a terminal of any width.
 
-The answers are the ones for the page at /ui: the overview of the group, and the tasks of unfolded connectors.
+The figures come from two answers for the page at /ui: the overview of the group, and the tasks of unfolded connectors.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 # Ten minutes, with one value every two seconds.
 _KEPT: Final = 300
 _TREND_WIDTH: Final = 20
-# Beside each cell, on both sides.
+# The space beside each cell, on both sides.
 _PADDING: Final = 2
 _LONGEST_NAME: Final = 48
+# A worker's name keeps at least this number of characters, even in the narrowest terminal.
+_SHORTEST_NAME: Final = 12
 _NO_BREAK: Final = "\N{NO-BREAK SPACE}"
-# The modules or packages of an exception's class, which do not fit into a column.
+# The module or package names before an exception's class, which do not fit into a column.
 _MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
 
@@ -75,12 +77,12 @@ class Line:
 
     @property
     def key(self) -> tuple[str, int | None]:
-        """The identity of the line."""
+        """Identifies the line, also when it has moved."""
         return self.connector, self.task
 
 
 class Rates:
-    """The rates of connectors and tasks that were seen, in rows per second."""
+    """The recent rates of connectors and tasks, in rows per second."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int | None], deque[float]] = {}
@@ -119,7 +121,7 @@ def columns_for(width: int, longest_name: int = 0) -> list[TopColumn]:
 
 
 def lines(answer: Json, tasks: Mapping[str, Iterable[Json]], unfolded: Collection[str], rates: Rates) -> Iterator[Line]:
-    """Yield the connectors, failed ones first and by name, those that are unfolded with their tasks below."""
+    """Yield the connectors, failed ones first, then by name. Below each unfolded connector are its tasks."""
     now = int(answer["now"])
     for name, row in sorted(answer["rows"].items(), key=lambda item: (_rank(worst(item[1])), item[0])):
         yield _connector(name, row, now, rates)
@@ -159,9 +161,15 @@ def _task(name: str, task: Json, figures: Json | None, now: int, rates: Rates) -
 
 
 def _line(connector: str, task: int | None, state: str, error: str | None, cells: Mapping[str, str]) -> Line:
-    told = printable(error or "")
+    error_text = printable(error or "")
     shown = {title: printable(cell) for title, cell in cells.items()}
-    return Line(connector, task, state, told, {**shown, STATE: state, ERROR: _MODULE.sub("", told.partition("\n")[0])})
+    return Line(
+        connector,
+        task,
+        state,
+        error_text,
+        {**shown, STATE: state, ERROR: _MODULE.sub("", error_text.partition("\n")[0])},
+    )
 
 
 def _figures(of: Json, now: int, rates: Sequence[float]) -> dict[str, str]:
@@ -178,7 +186,10 @@ def _figures(of: Json, now: int, rates: Sequence[float]) -> dict[str, str]:
 
 
 def sparkline(rates: Sequence[float], width: int) -> str:
-    """Return the last rates as bars of eight heights, the highest for the greatest of them; a blank for none."""
+    """Return the last rates as bars of eight heights.
+
+    The greatest rate has the highest bar, and a rate of 0 is a blank.
+    """
     shown = rates[-width:]
     top = max(shown, default=0.0)
     return "".join(" " if rate <= 0 else _BARS[min(7, int(rate / top * 8))] for rate in shown)
@@ -226,24 +237,49 @@ def group_text(answer: Json, width: int) -> str:
 
 def problems(answer: Json) -> list[str]:
     """Return the problems of the group itself: workers that do not answer, or that break exactly-once delivery."""
-    told = [f"{worker} does not answer: {printable(why)}" for worker, why in sorted(answer["silent"].items())]
+    lines = [f"{worker} does not answer: {printable(why)}" for worker, why in sorted(answer["silent"].items())]
     if answer["breaking"]:
-        told.insert(0, f"These workers break exactly-once delivery: {', '.join(answer['breaking'])}")
+        lines.insert(0, f"These workers break exactly-once delivery: {', '.join(answer['breaking'])}")
     if answer["membership"] is not None and answer["membership"]["rebalancing"]:
-        told.append("The group is rebalancing")
-    return told
+        lines.append("The group is rebalancing")
+    return lines
 
 
-def worker_lines(answer: Json, room: int) -> list[str]:
-    """Return the workers with the counts of their work, the busiest first, in at most `room` lines."""
+def hidden_text(count: int, first: int, room: int) -> str:
+    """Return how many of `count` lines are out of sight. The visible ones are `room` lines from number `first` on."""
+    above, below = min(first, count), max(0, count - first - max(0, room))
+    parts = [f"{number:,} more {where}" for number, where in ((above, "above"), (below, "below")) if number]
+    return ", ".join(parts)
+
+
+def worker_lines(answer: Json, width: int) -> list[str]:
+    """Return all workers with the counts of their work, the busiest first, in lines of `width`.
+
+    If one line is too long, all lines are abbreviated, and names are shortened in the middle: versions and ages are
+    never cut.
+    """
     workers = sorted(answer["workers"].items(), key=lambda item: (-item[1]["tasks"], item[0]))
-    shown = [
-        f"{printable(name)}  {_worker(worker, answer['now'])}"
-        + ("  answers this" if name == answer["worker_id"] else "")
-        for name, worker in workers[: room if len(workers) <= room else room - 1]
-    ]
-    left = len(workers) - len(shown)
-    return shown + [f"and {left} more"] * bool(left)
+    long = [_worker_line(answer, name, _worker(worker, answer["now"])) for name, worker in workers]
+    if all(len(line) <= width for line in long):
+        return long
+    return [_worker_line(answer, name, _short_worker(worker, answer["now"]), width) for name, worker in workers]
+
+
+def first_workers(answer: Json, width: int, room: int) -> list[str]:
+    """Return the busiest workers in at most `room` lines; the last one says how many are left out."""
+    every = worker_lines(answer, width)
+    if len(every) <= room:
+        return every
+    left = len(every) - (room - 1)
+    idle = min(left, sum(worker["tasks"] == 0 for worker in answer["workers"].values()))
+    without = f", {idle} without tasks" * bool(idle)
+    return [*every[: room - 1], f"and {left} more{without}: w lists all"]
+
+
+def _worker_line(answer: Json, name: str, figures: str, width: int | None = None) -> str:
+    end = f"  {figures}" + ("  answers this" if name == answer["worker_id"] else "")
+    shown = printable(name)
+    return (shown if width is None else _shortened(shown, width - len(end))) + end
 
 
 def _worker(worker: Json, now_ms: int) -> str:
@@ -251,6 +287,22 @@ def _worker(worker: Json, now_ms: int) -> str:
     if worker["version"] is not None:
         parts += [f"version {printable(worker['version'])}", f"up {age(worker['started'], now_ms)}"]
     return "  ".join(parts)
+
+
+def _short_worker(worker: Json, now_ms: int) -> str:
+    text = f"{worker['connectors']:,} c {worker['tasks']:,} t"
+    if worker["version"] is not None:
+        text += f" {printable(worker['version'])} up {age(worker['started'], now_ms)}"
+    return text
+
+
+def _shortened(name: str, room: int) -> str:
+    """Shorten a name to `room` characters, but not below a minimum: the start of the host and the port stay."""
+    room = max(room, _SHORTEST_NAME)
+    if len(name) <= room:
+        return name
+    end = max(len(name) - name.rfind(":"), room // 3)
+    return f"{name[: room - end - 1]}…{name[-end:]}"
 
 
 def traces(status: Json, task: int | None = None) -> str:
@@ -261,13 +313,13 @@ def traces(status: Json, task: int | None = None) -> str:
     parts = [(f"Task {part['id']}", part) for part in status["tasks"] if task is None or part["id"] == task]
     if task is None:
         parts.insert(0, ("The connector", status["connector"]))
-    told = [
+    texts = [
         f"{what} on {part['worker_id']} is {part['state']}: {printable(message_of(part['trace']) or '')}\n\n"
         f"{printable(part['trace'].rstrip())}"
         for what, part in parts
         if part.get("trace")
     ]
-    return "\n\n".join(told)
+    return "\n\n".join(texts)
 
 
 def _many(number: int, thing: str) -> str:

@@ -42,9 +42,9 @@ _END: Final = "end"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 # Brokers may be unavailable for a while, for example during a restart.
 _PATIENCE_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 5.0
-# While brokers are unavailable, this request must not keep the command from noticing.
-_LOOK_TIMEOUT_MS: Final = 2_000.0
+_REPORT_INTERVAL_SECONDS: Final = 5.0
+# The time-out of a request for open transactions. A longer one would delay the error that brokers are unavailable.
+_REPORT_TIMEOUT_MS: Final = 2_000.0
 _SHOWN_ENDS: Final = 5
 _READ_MEGABYTES: Final = 64
 """The memory for the records of one fetch: a compressed batch may hold any amount of data."""
@@ -53,14 +53,14 @@ _EXAMPLES: Final = """\b
 Examples:
   fencepost tail orders --bootstrap-server broker1:9092            the last 10 records
   fencepost tail orders --from beginning -o json ... | jq .value
-  fencepost tail orders --from 2026-01-31T08:00 --follow ...       from a time on, and what comes
+  fencepost tail orders --from 2026-01-31T08:00 --follow ...       from a time on, and new records
 
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: one of the three is set, the number of last records, an offset, or a time.
+    """The position of the first record. One field is set: the number of last records, an offset, or a time.
 
     `timestamp` is in milliseconds, or EARLIEST or LATEST.
     """
@@ -108,20 +108,20 @@ def _converters(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     default="-10",
     show_default=True,
     callback=_start,
-    help="beginning, end, -N (the last N records), an offset, or a time.",
+    help="Where to begin: beginning, end, -N (the last N records), an offset, or a time in ISO 8601.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C with the records that come.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new records until Ctrl-C.")
 @click.option(
     "--key-converter",
     metavar="NAME",
     shell_complete=_converters,
-    help=f"One of {', '.join(CONVERTERS)}; default: the converter of --connector-config, else auto.",
+    help=f"The converter for keys: {', '.join(CONVERTERS)}. Default: the one of --connector-config, else auto.",
 )
 @click.option(
     "--value-converter",
     metavar="NAME",
     shell_complete=_converters,
-    help="Likewise, for the value.",
+    help="The converter for values, as for --key-converter.",
 )
 @asks_registry
 @asks_cluster
@@ -161,23 +161,23 @@ def _show(config: ClientConfig, topic: str, start: Start, show: _Printer, *, fol
             show(record)
         sys.stdout.flush()
         skipped = set(reader.take_skipped())
-        _tell_skipped(topic, skipped)
+        _print_skipped(topic, skipped)
         if not (show.count or skipped):
             click.echo(_nothing(reader, start, follow=follow), err=True)
         hidden = _Hidden(config, reader)
-        hidden.tell()
+        hidden.report()
         while follow:
             for record in _polled(reader):
                 show(record)
             sys.stdout.flush()
-            _tell_skipped(topic, reader.take_skipped())
-            hidden.tell_sometimes()
+            _print_skipped(topic, reader.take_skipped())
+            hidden.report_if_due()
         return
-    # The reader of the pipe has enough, as `head` does. Python flushes again at its end.
+    # The reader of the pipe, such as `head`, has read enough. Python flushes again when it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tell_skipped(topic: str, skipped: Iterable[SkippedBatch]) -> None:
+def _print_skipped(topic: str, skipped: Iterable[SkippedBatch]) -> None:
     """Print on stderr which records were not decoded."""
     for partition, first, last, problem in sorted(skipped):
         offsets = f"Offset {first}" if first == last else f"Offsets {first} to {last}"
@@ -191,7 +191,7 @@ def _tell_skipped(topic: str, skipped: Iterable[SkippedBatch]) -> None:
 
 
 def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
-    """Yield the records from the start to the last stable offsets, where the reader then is.
+    """Yield the records from the start to the last stable offsets. Afterwards the reader is at these offsets.
 
     Raises TopicNotFoundError, AuthorizationError and BrokerUnavailableError.
     """
@@ -206,12 +206,14 @@ def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
 
 
 def _nothing(reader: TopicReader, start: Start, *, follow: bool) -> str:
-    """Say why no record was shown. The reader is at the last stable offsets."""
+    """Return why no record was shown. The reader is at the last stable offsets."""
     topic, ends = reader.topic, reader.positions
     if start.offset is not None:
-        told = ", ".join(f"{end} in partition {partition}" for partition, end in sorted(ends.items())[:_SHOWN_ENDS])
+        end_texts = ", ".join(
+            f"{end} in partition {partition}" for partition, end in sorted(ends.items())[:_SHOWN_ENDS]
+        )
         more = ", ..." if len(ends) > _SHOWN_ENDS else ""
-        what = f"{topic} has no committed record at offset {start.offset} or after it: it ends at {told}{more}"
+        what = f"{topic} has no committed record at offset {start.offset} or after it: it ends at {end_texts}{more}"
     elif start.timestamp == LATEST:
         what = f"--from {_END} shows only what is written later"
     elif start.timestamp not in (EARLIEST, None):
@@ -233,7 +235,7 @@ def _positions(
 
 
 def _polled(reader: TopicReader) -> list[ConsumedRecord]:
-    # Brokers that refuse connections make `poll` return nothing, those that do not answer make it raise.
+    # If brokers refuse connections, `poll` returns nothing; if they do not answer, it raises an error.
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -274,13 +276,13 @@ class _Printer:
         self._advise("value", self._value, record.value)
 
     def _advise(self, part: str, used: RecordDecoder, data: bytes | None) -> None:
-        """Say once on stderr which converter to give, if none was given and the bytes are not text."""
+        """Print once on stderr which converter to use, if none was given and the bytes are not text."""
         if data is None or not used.guesses or part in self._advised:
             return
-        told = advice(data, part)
-        if told is not None:
+        hint = advice(data, part)
+        if hint is not None:
             self._advised.add(part)
-            click.echo(f"A {part} is neither JSON nor text: {told}", err=True)
+            click.echo(f"A {part} is neither JSON nor text: {hint}", err=True)
 
     @staticmethod
     def _json(record: ConsumedRecord, key: Any, value: Any, headers: list[tuple[str, Any]]) -> str:
@@ -301,16 +303,16 @@ class _Printer:
         where = click.style(f"{record.partition}@{record.offset}", fg="cyan")
         parts = [click.style(_time_of(record), dim=True), where]
         if key is not None:
-            parts.append(click.style(_plain(key), fg="green"))
-        parts.append(_plain(value))
+            parts.append(click.style(_one_line(key), fg="green"))
+        parts.append(_one_line(value))
         if headers:
-            told = ", ".join(f"{printable(name)}={_plain(given)}" for name, given in headers)
-            parts.append(click.style(f"[{told}]", dim=True))
+            header_texts = ", ".join(f"{printable(name)}={_one_line(given)}" for name, given in headers)
+            parts.append(click.style(f"[{header_texts}]", dim=True))
         return "  ".join(parts)
 
 
 def _decoded(decode: Decoder, data: bytes | None) -> Any:
-    """The decoded data; bytes that the converter cannot have written are shown with the reason."""
+    """Return the decoded data. Bytes that the converter cannot have written are shown with the reason."""
     if data is None:
         return None
     try:
@@ -319,8 +321,8 @@ def _decoded(decode: Decoder, data: bytes | None) -> Any:
         return {**decoder("ByteArrayConverter")(data), "error": str(error)}
 
 
-def _plain(value: Any) -> str:
-    """Text without quotes, on one line; everything else as JSON."""
+def _one_line(value: Any) -> str:
+    """Return a text without quotes, on one line, and everything else as JSON."""
     return printable(value).replace("\n", "\\n") if isinstance(value, str) else to_json(value)
 
 
@@ -331,25 +333,25 @@ def _time_of(record: ConsumedRecord) -> str:
 
 
 class _Hidden:
-    """Names the open transactions behind which records are hidden, each once."""
+    """Prints which open transactions hide records, each transaction once."""
 
     def __init__(self, config: ClientConfig, reader: TopicReader) -> None:
         self._config = config
         self._reader = reader
-        self._told: set[tuple[str, int]] = set()
-        self._looked = time.monotonic()
+        self._reported: set[tuple[str, int]] = set()
+        self._reported_at = time.monotonic()
 
-    def tell_sometimes(self) -> None:
-        """Call `tell` if its last call is some seconds ago. Brokers that do not answer are asked again later."""
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
+    def report_if_due(self) -> None:
+        """Call `report` if its last call was some seconds ago. Brokers that do not answer are asked again later."""
+        if time.monotonic() - self._reported_at > _REPORT_INTERVAL_SECONDS:
             with suppress(KafkaError):
-                self.tell(_LOOK_TIMEOUT_MS)
-            self._looked = time.monotonic()
+                self.report(_REPORT_TIMEOUT_MS)
+            self._reported_at = time.monotonic()
 
-    def tell(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+    def report(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Print on stderr which records are hidden, and by which transactions.
 
-        Raises KafkaError after the time-out for each list of offsets.
+        Raises KafkaError if one of the two requests for offsets takes longer than the time-out.
         """
         stable, ends = self._reader.committed_offsets(LATEST, timeout_ms), self._reader.end_offsets(timeout_ms)
         hidden = {
@@ -361,11 +363,11 @@ class _Hidden:
         found = open_transactions(self._config, topic) or []
         for transaction in found:
             name = (transaction.transactional_id, transaction.started_ms)
-            if name not in self._told:
-                self._told.add(name)
-                click.echo(told_of_open(transaction, topic, hidden), err=True)
-        if not found and not self._told:
-            self._told.add(("", 0))
+            if name not in self._reported:
+                self._reported.add(name)
+                click.echo(open_transaction_text(transaction, topic, hidden), err=True)
+        if not found and not self._reported:
+            self._reported.add(("", 0))
             click.echo(
                 f"{counted(sum(hidden.values()), 'offset')} at the end of {topic} hidden by a transaction that cannot be "
                 "seen: it may have ended just now, hang, or be of a broker before Kafka 3.0",
@@ -373,8 +375,8 @@ class _Hidden:
             )
 
 
-def told_of_open(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -> str:
-    """Return what hides records of a topic, by partition, and the command that ends it, to be pasted into a shell."""
+def open_transaction_text(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -> str:
+    """Describe the offsets of a topic that a transaction hides, and name the shell command that ends it."""
     places = [number for name, number in transaction.partitions if name == topic]
     count = sum(hidden.get(number, 0) for number in places)
     seconds = max(0.0, time.time() - transaction.started_ms / 1000)

@@ -38,8 +38,12 @@ class _Planned:
 @topics.command()
 @click.argument("worker", metavar="WORKER.properties", type=_FILE)
 @click.argument("connectors", metavar="[CONNECTOR.{properties,json}]...", nargs=-1, type=_FILE)
-@click.option("--standalone", is_flag=True, help="The file belongs to a standalone worker.")
-@click.option("--dry-run", is_flag=True, help="Only show the topics, and whether they exist.")
+@click.option(
+    "--standalone",
+    is_flag=True,
+    help="The worker's file belongs to a standalone worker, which has default names for its topics.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the topics and whether they exist; create none.")
 @output_option
 def create(worker: Path, connectors: tuple[Path, ...], *, standalone: bool, dry_run: bool, output: str) -> None:
     """Create the topics of a worker, and the offsets topics of connectors.
@@ -74,7 +78,7 @@ def _of_worker(config: WorkerConfig) -> Iterator[_Planned]:
 
 
 def _of_connectors(config: WorkerConfig, paths: Sequence[Path]) -> Iterator[_Planned]:
-    """The offsets topics that connectors name, or that they need on their own brokers."""
+    """Return the offsets topics that connectors name, or need because they have their own brokers."""
     from fencepost.config.config_transformer import ConfigTransformer  # noqa: PLC0415 - as in `create`
     from fencepost.config.connector_config import ConnectorConfig  # noqa: PLC0415 - as in `create`
     from fencepost.config.properties import load_connector_config  # noqa: PLC0415 - as in `create`

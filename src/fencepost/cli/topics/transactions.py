@@ -25,9 +25,14 @@ def transactions() -> None:
 
 
 @transactions.command("list")
-@click.option("--older-than", metavar="SECONDS", type=click.FloatRange(min=0), help="Only those open for longer.")
 @click.option(
-    "--group", metavar="GROUP_ID", help="Only transactions of a group of workers and of its connectors' tasks."
+    "--older-than",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Only transactions that have been open for longer.",
+)
+@click.option(
+    "--group", metavar="GROUP_ID", help="Only transactions of this group of workers and of the tasks of its connectors."
 )
 @asks_cluster
 def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float | None, group: str | None) -> None:
@@ -50,9 +55,14 @@ def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float 
 
 @transactions.command()
 @click.argument("transactional_id", required=False)
-@click.option("--topic", metavar="TOPIC", help="For a hanging transaction: a topic in which it is open.")
+@click.option("--topic", metavar="TOPIC", help="For a hanging transaction: a topic that it has written to.")
 @click.option("--partition", metavar="NUMBER", type=click.IntRange(min=0), help="The partition of that topic.")
-@click.option("--start-offset", metavar="OFFSET", type=click.IntRange(min=0), help="Where it begins in the partition.")
+@click.option(
+    "--start-offset",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="The offset of the transaction's first record in that partition.",
+)
 @asks_cluster
 def abort(
     config: ClientConfig,

@@ -21,7 +21,8 @@ from fencepost.cli.verify.row_check import Row, SourceFile, json_value
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-# As days since 1970 this is the year 29,349, as milliseconds not three hours.
+# A column of times with a larger number counts milliseconds, not days since 1970: this number of days is the year
+# 29,349, but this number of milliseconds is less than three hours.
 _MOST_DAYS: Final = 10_000_000
 _DATE_LENGTH: Final = len("2026-01-31")
 
@@ -37,7 +38,7 @@ class CsvRows:
         self._delimiter = delimiter
         self._names: tuple[str, ...] = ()
         self._numbers: dict[int, Decimal] = {}
-        """Columns of numbers, each with the largest one."""
+        """The largest number in each column that has numbers, by the column's index."""
         self._booleans: set[int] = set()
         self._places: Sequence[int] = ()
 
@@ -61,26 +62,29 @@ class CsvRows:
             raise DataError(f"{source.path} cannot be compared with the topic: {error}") from error
 
     def of_dead_letter(self, value: bytes | None) -> Row:
-        """Return the row of a refused record: the text of a row of the file, or the JSON object made from it.
+        """Return the row of a dead letter, whose value is a row of the file as text, or the JSON object made from it.
 
-        Read the records and the file before.
+        Read the records and the file before calling this.
         """
         fields = _fields(value)
         if isinstance(fields, dict):
-            cells = ["" if cell is None else str(cell) for cell in fields.values()]
+            cells = [self._null_value if cell is None else str(cell) for cell in fields.values()]
             return self._of_texts(cells, range(len(cells)))
         text = (value or b"").decode(errors="surrogateescape")
         return self._of_texts(next(csv.reader([text.rstrip("\r\n")], delimiter=self._delimiter), []), self._places)
 
     def _found_places(self, header: Sequence[str]) -> Sequence[int]:
-        """The indexes of the records' fields in a row of the file: by name, or the same indexes if names differ."""
+        """The indexes of the records' fields in a row of the file, found by name.
+
+        If the file lacks one of the names, fields are matched by their order.
+        """
         by_name = {name.casefold(): place for place, name in reversed(list(enumerate(header)))}
         found = [by_name.get(name.casefold()) for name in self._names]
         places = [place for place in found if place is not None]
         return places if places and len(places) == len(found) else range(len(header))
 
     def _of_texts(self, row: Sequence[str], places: Sequence[int]) -> Row:
-        # A row with too few or too many fields was not sent: it only has to differ from the sent ones.
+        # A row with too few or too many fields was not sent. Its result only has to differ from the results of the sent rows.
         whole = len(row) > max(places, default=0) and len(row) >= len(places)
         cells = [row[place] for place in places] if whole else row
         return tuple(self._text(column, cell) for column, cell in enumerate(cells))
@@ -96,7 +100,8 @@ class CsvRows:
                 number = abs(Decimal(cell))
                 self._numbers[column] = max(number, self._numbers.get(column, number))
                 return _number(str(cell))
-        return str(cell)
+        # Quotes in the file distinguish such a text from a null, but the parser of the file does not report them.
+        return None if cell == self._null_value else str(cell)
 
     def _text(self, column: int, cell: str) -> str | None:
         if cell == self._null_value:
@@ -107,7 +112,7 @@ class CsvRows:
 
 
 def _fields(value: bytes | None) -> Any:
-    """The parsed JSON; Decimals of a schema envelope, which are bytes in base64, are numbers."""
+    """Parse the JSON of a value. Decimals in a schema envelope, which are bytes in base64, become numbers."""
     fields = json_value(value)
     if value is None or not isinstance(fields, dict) or not value.startswith(b'{"schema"'):
         return fields
@@ -124,8 +129,8 @@ def _plain_decimal(schema: Mapping[str, Any], cell: Any) -> Any:
 
 
 def _since_epoch(text: str, *, days: bool) -> str:
-    """A date or a time of ISO 8601 as days or milliseconds since 1970; any other text unchanged."""
-    # Most cells are numbers, which this check recognises quickly.
+    """Convert a date or time of ISO 8601 to days or milliseconds since 1970. Any other text is returned unchanged."""
+    # Most cells are numbers, and this check recognises them quickly.
     if "-" not in text[1:]:
         return text
     try:
@@ -139,7 +144,7 @@ def _since_epoch(text: str, *, days: bool) -> str:
 
 def _number(text: str) -> str:
     try:
-        # Normalized zeros may be 0E+3, and 100 would be 1E+2: only equality matters.
+        # Decimal normalizes 100 to 1E+2, and a zero may become 0E+3. This does no harm, because only equality matters.
         return str(Decimal(text).normalize() + 0)
     except InvalidOperation:
         return text

@@ -1,6 +1,7 @@
 """Checks that each number of numbered records appears once and in order. Memory grows with gaps, not with records.
 
-Numbers of one source partition may be spread over the topic's partitions; there is only an order within each of them.
+Numbers of one source partition may be spread over the topic's partitions. They are ordered only within each of the
+topic's partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _SHOWN_GAPS: Final = 5
 
 
 class NumberRanges:
-    """A set of integers, kept as its runs of consecutive numbers, in order."""
+    """A set of integers, stored as sorted runs of consecutive numbers."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -46,12 +47,12 @@ class NumberRanges:
 
     @property
     def lowest(self) -> int:
-        """The lowest number. There must be one."""
+        """The lowest number. The set must not be empty."""
         return self._starts[0]
 
     @property
     def highest(self) -> int:
-        """The highest number. There must be one."""
+        """The highest number. The set must not be empty."""
         return self._ends[-1]
 
     def gaps(self, first: int) -> Iterable[tuple[int, int]]:
@@ -67,9 +68,9 @@ class NumberRanges:
 class PartitionFindings:
     """The findings for one source partition.
 
-    `last` is the highest number. `duplicates` counts the records whose number appeared before, `out_of_order` those
-    that follow a higher number in the same partition of the topic. `missing` are the first gaps, as pairs of the first
-    and the last number that is missing; `lost` counts all.
+    `last` is the highest number. `duplicates` counts the records whose number appeared before. `out_of_order` counts
+    the records that follow a higher number in the same partition of the topic. `missing` has the first gaps, as pairs
+    of the first and the last missing number. `lost` counts all missing numbers.
     """
 
     source_partition: str
@@ -129,7 +130,7 @@ class _Seen:
 class NumberCheck:
     """Processes records in the order of each partition of the topic.
 
-    Every source partition begins at `first`, if that is known; else at the lowest number found.
+    Every source partition begins at `first` if that is given, else at the lowest number found.
     """
 
     def __init__(self, first: int | None = None) -> None:
@@ -176,7 +177,10 @@ class NumberCheck:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMismatch:
-    """A source partition whose committed offset differs from its last visible record's; None if missing."""
+    """A source partition whose committed offset differs from the number of its last visible record.
+
+    `visible` and `committed` are None if there is no such record or offset.
+    """
 
     source_partition: str
     visible: int | None
@@ -188,8 +192,9 @@ def compare_offsets(
 ) -> tuple[OffsetMismatch, ...]:
     """Compare the last visible number of each source partition with the committed source offsets.
 
-    A source partition is identified by the value of its only field, and an offset likewise; with several fields, by its
-    JSON text, which matches nothing. If `visible` only has the name "", the source partition may have any name.
+    A source partition is identified by the value of its only field; with several fields, by its JSON text, which
+    matches nothing. Offsets are treated likewise. If `visible` only has the name "", the source partition may have any
+    name.
     """
     offsets = {_only_value(partition): _only_value(offset) for partition, offset in committed if offset is not None}
     if set(visible) == {""} and len(offsets) == 1:

@@ -39,7 +39,7 @@ class RecordField:
         """Describe the value of a record at the field's place."""
         if self.place == "header":
             return _shown_names("header", dict(message.headers() or ()))
-        found = _plain(message.key() if self.place == "key" else message.value())
+        found = _decoded(message.key() if self.place == "key" else message.value())
         if isinstance(found, dict):
             return _shown_names(self.place, found)
         return f"no {self.place}" if found is None else f"no JSON object as its {self.place}"
@@ -48,8 +48,8 @@ class RecordField:
         """Return the field's value; None if the record lacks it."""
         if self.place == "header":
             headers = dict(message.headers() or ())
-            return _plain(headers.get(self.path[0]))
-        found = _plain(message.key() if self.place == "key" else message.value())
+            return _decoded(headers.get(self.path[0]))
+        found = _decoded(message.key() if self.place == "key" else message.value())
         for name in self.path:
             if not isinstance(found, dict):
                 return None
@@ -72,5 +72,5 @@ def _shown_names(place: str, fields: Mapping[str, Any]) -> str:
     return ", ".join(names) + (", ..." if len(fields) > _SHOWN_NAMES else "") if names else f"no field in its {place}"
 
 
-def _plain(data: Any) -> Any:
+def _decoded(data: Any) -> Any:
     return json_value(data.encode() if isinstance(data, str) else data)

@@ -40,7 +40,7 @@ class RowFindings:
     `unfinished` means that the file's last row has no line end and is not in the topic: while the file may grow, a
     source does not read such a row, so it is neither expected nor lost. `refused` counts the dead letters, which are
     included in `found`. If no record equals any row, `unlike` has the first record and the first row, in comparable
-    form: then their forms differ, or one of them is the wrong one.
+    form: then the topic and the file write rows differently, or one of them is the wrong one.
     """
 
     expected: int
@@ -88,7 +88,7 @@ def compare_rows(
 
 
 class _First:
-    """Passes rows on and keeps the first one, None before it."""
+    """Passes rows on, and keeps the first one in `row`, which is None before."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = rows
@@ -101,7 +101,7 @@ class _First:
 
 
 class SourceFile:
-    """A text file, or a pipe, which is read once; gzip, bzip2 and xz are decompressed.
+    """A text file, or a pipe, which can be read only once. Gzip, bzip2 and xz are decompressed.
 
     `finished` means that the last line that was read has an end.
     """

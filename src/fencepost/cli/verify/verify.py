@@ -94,6 +94,14 @@ def _delimiter(ctx: click.Context, parameter: click.Parameter, text: str | None)
     return character
 
 
+def _only(ctx: click.Context, parameter: click.Parameter, given: tuple[Path, ...]) -> Path | None:
+    """Refuse several files: click would silently use the last one."""
+    del ctx, parameter
+    if len(given) > 1:
+        raise click.BadParameter(f"give one file that has the rows of all {len(given)}")
+    return given[0] if given else None
+
+
 def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> RecordField | None:
     del ctx, parameter
     try:
@@ -109,36 +117,53 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
     )
 )
 @click.argument("topic")
-@click.option("--sequence", metavar="FIELD", callback=_field, help="The field of a record's number.")
+@click.option(
+    "--sequence", metavar="FIELD", callback=_field, help="The field with the record's number in its source partition."
+)
 @click.option(
     "--source-partition",
     metavar="FIELD",
     callback=_field,
-    help="The field of its source partition; default: a single partition.",
+    help="The field that names the record's source partition. Default: there is one source partition.",
 )
 @click.option(
-    "--first", metavar="NUMBER", type=int, help="The first number of each source partition; default: the lowest found."
+    "--first",
+    metavar="NUMBER",
+    type=int,
+    help="The first number of each source partition. Default: the lowest number found.",
 )
 @click.option(
-    "--connector", metavar="NAME", help="Compare the last numbers with the committed offsets of this connector."
+    "--connector", metavar="NAME", help="Compare the last numbers with this connector's committed source offsets."
 )
-@click.option("--offsets-topic", metavar="TOPIC", help="The topic of these offsets; stop the connector first.")
+@click.option(
+    "--offsets-topic", metavar="TOPIC", help="The topic with the offsets of --connector. Stop the connector first."
+)
 @click.option(
     "--source",
     metavar="FILE",
+    multiple=True,
+    callback=_only,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The source file: the rows of a .csv file with a header, as JSON, or the lines of any other file. It may be "
     "compressed with gzip, bzip2 or xz.",
 )
-@click.option("--null-value", metavar="TEXT", help="The text for null in a .csv file; default: an empty cell.")
+@click.option("--null-value", metavar="TEXT", help="The text that means null in a .csv file. Default: an empty field.")
 @click.option(
-    "--delimiter", metavar="CHARACTER", callback=_delimiter, help="The separator in a .csv file; default: a comma."
+    "--delimiter",
+    metavar="CHARACTER",
+    callback=_delimiter,
+    help="The separator of fields in a .csv file. Default: a comma.",
 )
-@click.option("--expect-count", metavar="NUMBER", type=click.IntRange(min=0), help="The expected number of records.")
+@click.option(
+    "--expect-count",
+    metavar="NUMBER",
+    type=click.IntRange(min=0),
+    help="The number of records that the topic must hold.",
+)
 @click.option(
     "--dead-letter-topic",
     metavar="TOPIC",
-    help="With --source or --expect-count: count the records of this dead letter queue in.",
+    help="With --source or --expect-count: also count the records of this dead letter topic.",
 )
 @asks_registry
 @asks_cluster
@@ -215,14 +240,14 @@ def _as_json(messages: Iterable[Message], reading: RecordReading) -> Iterator[Me
         for at, registry in enumerate(registries):
             found = data[at]
             if registry is not None and found is not None:
-                # Other records stay unchanged.
+                # Records without a schema in the registry stay unchanged.
                 with suppress(ValueError):
                     change[at](to_json(registry.read(found, is_key=at == 0, headers=headers)).encode())
         yield message
 
 
 def _letters(config: ClientConfig, topic: str | None) -> _Counted:
-    """The records of a dead letter queue. As long as no record was refused the topic may be missing."""
+    """The records of a dead letter queue. The topic may be missing as long as no record was refused."""
     if topic is None:
         return _Counted(())
     try:
@@ -233,7 +258,10 @@ def _letters(config: ClientConfig, topic: str | None) -> _Counted:
 
 
 def _size(config: ClientConfig, topic: str, ends: Mapping[int, int]) -> int:
-    """The number of offsets to read: more than records, because markers and aborted records have offsets, too."""
+    """The number of offsets to read.
+
+    It may exceed the number of records: markers and aborted records have offsets, too.
+    """
     with TopicReader(config, topic) as reader:
         first = reader.committed_offsets(EARLIEST)
     return sum(max(0, end - first.get(partition, 0)) for partition, end in ends.items())
@@ -260,7 +288,7 @@ class _Counted:
 def _check_numbers(
     messages: _Counted, sequence: RecordField, source_partition: RecordField | None, first: int | None
 ) -> NumberFindings:
-    """Raises DataError if no record at all has one of the fields."""
+    """Check the numbers. Raises DataError if one of the fields is missing in all records."""
     check = NumberCheck(first)
     asked = {"--sequence": sequence} | ({} if source_partition is None else {"--source-partition": source_partition})
     missing = dict(asked)
@@ -322,7 +350,10 @@ def _consumed(topic: str, message: Message) -> ConsumedRecord:
 
 
 def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction] | None) -> tuple[str, ...] | None:
-    """The transactional ids of transactions that were open throughout: a topic in use always has some open ones."""
+    """The transactional ids of transactions in both lists.
+
+    A topic in use always has some that are open for a short time.
+    """
     if at_first is None or at_last is None:
         return None
     begun = {(each.transactional_id, each.started_ms) for each in at_first}

@@ -23,8 +23,8 @@ class VerifyReport:
 
     `aborted` counts the records of aborted transactions, which only read_uncommitted readers see. `undecided` counts
     the records after the start of the first open transaction, which no read_committed reader sees yet.
-    `open_transactions` are the transactional ids with one transaction that was open in the topic from the beginning to the
-    end of the check, None if the brokers do not report them.
+    `open_transactions` are the transactional ids whose transaction in the topic was open from the beginning to the end
+    of the check; None if the brokers do not report them.
     """
 
     topic: str
@@ -32,11 +32,11 @@ class VerifyReport:
     aborted: int
     undecided: int
     open_transactions: tuple[str, ...] | None
-    dead_letters: int | None = None
-    expected_records: int | None = None
-    numbers: NumberFindings | None = None
-    rows: RowFindings | None = None
-    offset_mismatches: tuple[OffsetMismatch, ...] | None = None
+    dead_letters: int | None
+    expected_records: int | None
+    numbers: NumberFindings | None
+    rows: RowFindings | None
+    offset_mismatches: tuple[OffsetMismatch, ...] | None
 
     @property
     def sound(self) -> bool:
@@ -50,7 +50,7 @@ class VerifyReport:
 
 
 def print_report(report: VerifyReport, *, as_json: bool) -> None:
-    """Print a report: as JSON with all source partitions, as tables with the incorrect ones."""
+    """Print a report: as JSON with all source partitions, or as tables with the incorrect ones only."""
     if as_json:
         print_json({**asdict(report), "sound": report.sound})
         return

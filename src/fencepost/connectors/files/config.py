@@ -1,4 +1,4 @@
-"""The properties of FileSource, and settings derived from several of them."""
+"""The properties of FileSource, and settings that are derived from several properties."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BATCH_BYTES = "batch.bytes"
 TASK_SCHEMA = "task.schema"
 
 INFER = "infer"
-"""The value of `schema` that infers the columns."""
+"""With this value of the property `schema`, the connector infers the columns from a file."""
 
 COLUMN_PROPERTIES = (
     FORMAT, SCHEMA, HEADER, DELIMITER, QUOTE, ESCAPE, ENCODING,
@@ -67,15 +67,15 @@ COLUMN_PROPERTIES = (
 
 FORMATS = ("csv", "jsonl", "text", *TableFormat)
 _BLANKS: Final = {"\t": "\\t", " ": "\\u0020"}
-"""Blanks that may be a delimiter, with their names in properties files and JSON."""
+"""Blank characters that may be a delimiter, with the way to write them in properties files and JSON."""
 
 
-def _some(name: str, value: Any) -> None:
+def _check_not_empty(name: str, value: Any) -> None:
     if not any(value):
         raise ConfigError(f"The property {name} is empty: name a file", name=name)
 
 
-def _one_character(name: str, value: Any) -> None:
+def _check_delimiter(name: str, value: Any) -> None:
     if delimiter_of(value) is None:
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: it must be one ASCII character other than a quote, or "
@@ -85,12 +85,12 @@ def _one_character(name: str, value: Any) -> None:
 
 
 def delimiter_of(value: str) -> str | None:
-    """Return the character that a value of the property `delimiter` means, None if it is invalid."""
+    """Return the delimiter that a value of the property `delimiter` names, None if the value is invalid."""
     character = next((blank for blank, name in _BLANKS.items() if name == value), value)
     return character if len(character) == 1 and character.isascii() and character not in '"\r\n\0' else None
 
 
-def _quote_character(name: str, value: Any) -> None:
+def _check_quote_character(name: str, value: Any) -> None:
     if value and (len(value) > 1 or not value.isascii() or value in "\r\n\0"):
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: it must be one ASCII character, or empty for none",
@@ -99,9 +99,10 @@ def _quote_character(name: str, value: Any) -> None:
 
 
 def dialect_of(parsed: Mapping[str, Any]) -> Dialect:
-    """Return the characters of csv files. Raises ConfigError if two are the same."""
+    """Return the special characters of CSV files. Raises ConfigError if two of them are the same."""
     delimiter, quote = cast("str", delimiter_of(parsed[DELIMITER])), parsed[QUOTE] or None
-    # Doubled quotes are the default anyway.
+    # If the property names the quote as the escape character, there is no escape character: a quote in a quoted field
+    # can always be doubled.
     escape = parsed[ESCAPE] or None if parsed[ESCAPE] != quote else None
     for name, character in ((QUOTE, quote), (ESCAPE, escape)):
         if character == delimiter:
@@ -109,7 +110,7 @@ def dialect_of(parsed: Mapping[str, Any]) -> Dialect:
     return Dialect(delimiter, quote, escape)
 
 
-def _ddl(name: str, value: Any) -> None:
+def _check_columns(name: str, value: Any) -> None:
     if value is not None and value != INFER:
         try:
             parse_columns(value)
@@ -117,9 +118,9 @@ def _ddl(name: str, value: Any) -> None:
             raise ConfigError(f"Invalid value for the property {name}: {error}", name=name) from None
 
 
-def _encoding(name: str, value: Any) -> None:
+def _check_encoding(name: str, value: Any) -> None:
     try:
-        # Python's other codecs, such as base64, do not make texts.
+        # Python's other codecs, such as base64, do not decode to text.
         "a".encode(value).decode(value)
     except (LookupError, ValueError) as error:
         raise ConfigError(
@@ -130,7 +131,7 @@ def _encoding(name: str, value: Any) -> None:
 
 
 class _FileSourceConfig(ConfigDef):
-    """Accepts a tab and a space as delimiter, although blanks around values are removed."""
+    """Accepts a tab or a space as the delimiter, although blanks around other values are removed."""
 
     def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return super().parse(_with_named_blank(config))
@@ -149,30 +150,30 @@ FILE_SOURCE_CONFIG = (
     define_record_columns(_FileSourceConfig())
     .define(
         FILES, _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "The files to read: paths, or patterns with * and ?, separated by commas. Files that appear later and fit a "
-        "pattern are read as well.",
-        validator=_some,
+        "The files to read, comma-separated: paths, or patterns with * and ?. New files that match a pattern are read "
+        "when they appear.",
+        validator=_check_not_empty,
     )
     .define(
         POLL_INTERVAL, _Type.LONG, 5_000, _Importance.LOW,
-        "How often the connector looks for new files that fit a pattern, in milliseconds.",
+        "How often the connector looks for new files that match a pattern, in milliseconds.",
         validator=at_least(1, nullable=False),
     )
     .define(
         SETTLE, _Type.LONG, 0, _Importance.LOW,
-        "How long a file that fits a pattern must not have changed before it is read for the first time, in milliseconds; also, "
-        "how long a file must not have changed before files.after.end.",
+        "How long a file that matches a pattern must be unchanged before it is read for the first time, in "
+        "milliseconds. files.after.end waits for the same time.",
         validator=at_least(0, nullable=False),
     )
     .define(
         ORDER, _Type.STRING, "name", _Importance.LOW,
-        "The order in which a task reads the files of a pattern: name, or time (of their last change).",
+        "The order in which a task reads the files that match a pattern: name, or time (of their last change).",
         validator=one_of(ORDERS),
     )
     .define(
         AFTER_END, _Type.STRING, str(AfterEnd.LEAVE), _Importance.MEDIUM,
-        "What to do with a file that was read to its end, once that is committed: leave, delete or move. A file that has "
-        "not changed for files.settle.ms is taken to be whole.",
+        "What happens to a file that was read to its end, once all of it is committed: leave, delete or move. A file "
+        "counts as complete if it has not changed for files.settle.ms.",
         validator=one_of([str(value) for value in AfterEnd]),
     )
     .define(
@@ -180,60 +181,69 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         FORMAT, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "csv for comma-separated values, jsonl for one JSON object a line, text for lines as they are; parquet, orc or avro.",
+        "The format of the files: csv (comma-separated values), jsonl (one JSON object per line), text (each line is "
+        "a value), parquet, orc or avro.",
         validator=one_of(FORMATS),
     )
     .define(
         SCHEMA, _Type.STRING, None, _Importance.HIGH,
-        "The columns and their types in Spark's DDL, for example 'id BIGINT NOT NULL, name STRING'; or infer. Needed for "
-        "jsonl, and for csv without a header; csv with a header and no schema has columns of type STRING.",
-        validator=_ddl,
+        "The columns and their types in Spark's DDL, for example 'id BIGINT NOT NULL, name STRING'; or infer, which "
+        "derives them from the first MiB of the first file with a row. Required for jsonl, and for csv without a "
+        "header. For csv with a header and no schema, all columns are of type STRING.",
+        validator=_check_columns,
     )
-    .define(HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM, "Whether each csv file begins with its columns' names.")
     .define(
-        DELIMITER, _Type.STRING, ",", _Importance.LOW, "The separator of the fields of a csv record; \\t for a tab, \\u0020 for a space.",
-        validator=_one_character,
+        HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM,
+        "Whether the first record of each csv file contains the names of the columns.",
+    )
+    .define(
+        DELIMITER, _Type.STRING, ",", _Importance.LOW,
+        "The character between the fields of a csv record; \\t for a tab, \\u0020 for a space.",
+        validator=_check_delimiter,
     )
     .define(
         QUOTE, _Type.STRING, '"', _Importance.LOW,
-        "The character around csv fields that hold delimiters, line ends, or itself doubled; empty for none.",
-        validator=_quote_character,
+        "The character that encloses csv fields which contain delimiters or line ends. To be part of such a field, it "
+        "is doubled. Empty: no character encloses fields.",
+        validator=_check_quote_character,
     )
     .define(
         ESCAPE, _Type.STRING, None, _Importance.LOW,
-        "The character that takes the next one of a csv record as it is, in quotes or not, for example a backslash; none "
-        "by default.",
-        validator=_quote_character,
+        "The escape character of csv files, for example a backslash: the character after it loses its special meaning "
+        "and is part of the field, within quotes or not. Unset: none.",
+        validator=_check_quote_character,
     )
     .define(
         NULL_VALUE, _Type.LIST, "", _Importance.LOW,
-        "The unquoted csv fields that mean null, separated by commas, for example NA,NULL; by default an empty one. With "
-        "others, an empty one is null only if the list begins with a comma.",
+        "The contents of unquoted csv fields that are read as null, comma-separated, for example NA,NULL. Unset: an "
+        "empty field is null. If set, an empty field is null only if the list begins with a comma.",
     )
     .define(
         EXTRA_COLUMNS, _Type.STRING, "fail", _Importance.LOW,
-        "What to do with columns of a csv header that the schema does not have: fail, or ignore them.",
+        "What happens if a csv header has columns that the schema does not have. fail: the task fails. ignore: these "
+        "columns are left out.",
         validator=one_of(["fail", "ignore"]),
     )
     .define(
         CASE_SENSITIVE, _Type.BOOLEAN, True, _Importance.LOW,
-        "Whether upper and lower case count when the names of a csv header are compared with the schema's.",
+        "Whether the names of a csv header must match the names of the schema in upper and lower case.",
     )
     .define(
         ENCODING, _Type.STRING, UTF_8, _Importance.MEDIUM,
-        "The encoding of the files, by Python's name, for example latin-1 or utf-16.",
-        validator=_encoding,
+        "The encoding of the files, by its name in Python, for example latin-1 or utf-16.",
+        validator=_check_encoding,
     )
     .define(
         BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
-        "The maximum number of bytes in one poll, of one file or of up to 1,000 small ones. A record must not be longer.",
+        "The maximum number of bytes that one poll reads, from one file or from up to 1,000 small files. A record "
+        "must not be longer.",
         validator=at_least(1),
     )
 )  # fmt: skip
 
 
 def table_format(parsed: Mapping[str, Any]) -> TableFormat | None:
-    """Return the value of `format` if files of this format contain their own schema."""
+    """Return the value of `format` if files of this format contain their own schema, else None."""
     form = parsed[FORMAT].lower()
     return TableFormat(form) if form in [*TableFormat] else None
 
@@ -250,7 +260,7 @@ def _check_table(parsed: Mapping[str, Any]) -> None:
 
 
 def infer(parsed: Mapping[str, Any], path: str, allowed: AllowedPaths) -> StructType | None:
-    """Return the columns of a file, None if it has no row yet. Raises DataError as `schema_inference`."""
+    """Return the columns of a file, None if the file has no row yet. Raises DataError as `formats.inference` does."""
     encoding = parsed[ENCODING]
     if parsed[FORMAT].lower() == "jsonl":
         return infer_json(path, encoding, allowed)
@@ -259,12 +269,12 @@ def infer(parsed: Mapping[str, Any], path: str, allowed: AllowedPaths) -> Struct
 
 
 def check_move(parsed: Mapping[str, Any]) -> None:
-    """Raise ConfigError if the directory for moved files is missing or superfluous, or if objects should be moved."""
+    """Raise ConfigError if the directory for moved files is missing or not needed, or if the files are objects."""
     folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
     if parsed[AFTER_END].lower() != AfterEnd.LEAVE and (url := next(filter(is_object, parsed[FILES]), None)):
         raise ConfigError(
-            f"{AFTER_END}={parsed[AFTER_END]} is not there for objects such as {url}: leave them, and let the store's own "
-            "rules take them away",
+            f"{AFTER_END}={parsed[AFTER_END]} is not supported for objects such as {url}: set {AFTER_END}=leave, and let "
+            "rules of the store delete them",
             name=AFTER_END,
         )
     if folder and not moves:
@@ -284,7 +294,11 @@ def check_move(parsed: Mapping[str, Any]) -> None:
 
 
 def inferred_columns(ddl: str) -> dict[str, str]:
-    """Return the property of a task's configuration with inferred columns. JSON if a name has a `$`."""
+    """Return the property of a task's configuration that holds inferred columns.
+
+    The property's value is DDL. If the name of a column contains a `$`, the value is the DDL as a JSON string, in which
+    `$` is escaped: otherwise the name might be resolved as a placeholder.
+    """
     return {TASK_SCHEMA: without_placeholders(json.dumps(ddl)) if "$" in ddl else ddl}
 
 
@@ -297,9 +311,9 @@ def inferred_in(config: Mapping[str, str]) -> str | None:
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
-    """Return the columns of the property `schema`, None if the format declares none or they are inferred.
+    """Return the columns of the property `schema`, None if the format declares no columns or they are inferred.
 
-    Raises ConfigError if they contradict the format, or are required and missing.
+    Raises ConfigError if the columns contradict the format, or if they are required and missing.
     """
     form, ddl, record = parsed[FORMAT].lower(), parsed[SCHEMA], RecordColumns.from_values(parsed)
     if form == "text":
@@ -333,9 +347,10 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
 
 
 def declared_schemas(parsed: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of the topic's records as DDL; empty if only files have them, or a column names the topic.
+    """Return the columns of the topic's records as DDL.
 
-    Raises ConfigError as `declared_columns`.
+    The result is empty if only the files define the columns, or if a column names the topic. Raises ConfigError as
+    `declared_columns` does.
     """
     columns, record = declared_columns(parsed), RecordColumns.from_values(parsed)
     return {} if columns is None or record.topic else {parsed[TOPIC]: record.ddl(columns)}

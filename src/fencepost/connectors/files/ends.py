@@ -1,4 +1,7 @@
-"""The files of a task whose end is returned: they are deleted or moved once it is committed. See `discovery.ended`."""
+"""Keeps, deletes or moves a task's files whose records were all returned, once the offset of their end is committed.
+
+See `discovery.ended`.
+"""
 
 from __future__ import annotations
 
@@ -16,37 +19,51 @@ from fencepost.connectors.files.tracked import FileState, TrackedFile
 
 
 class Ends:
-    """What a connector's properties say is done with files that were read to their end."""
+    """Keeps, deletes or moves files that were read to their end, as the connector's properties say."""
 
     def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
         self._allowed = allowed
         self._after_end = AfterEnd(parsed[AFTER_END].lower())
         self._folder: str | None = parsed[MOVE_TO]
         self._settle_ns = parsed[SETTLE] * 1_000_000
-        # Files whose end is in the offsets returned so far.
+        # Files for which an offset of their end was already returned.
         self._ended: list[TrackedFile] = []
-        # Some of these, whose offsets are to be committed once more: otherwise there may be no further commit, which takes all away.
-        self._again: list[TrackedFile] = []
+        # Ended files whose offsets are to be committed once more: files are deleted or moved after a commit, and there
+        # may be no other commit.
+        self._to_recommit: list[TrackedFile] = []
 
     @property
     def are_left(self) -> bool:
-        """Whether the files stay where they are."""
+        """Whether ended files stay where they are."""
         return self._after_end is AfterEnd.LEAVE
 
     def resume(self, files: Iterable[TrackedFile]) -> list[TrackedFile]:
-        """Go on with files of a new task; return those whose end was committed before it started."""
+        """Take over the ENDED files of a starting task, and return them: their end was committed before the start."""
         ended = [tracked for tracked in files if tracked.state is FileState.ENDED]
         self._ended += ended
-        self._again += ended
+        self._to_recommit += ended
         return ended
 
-    def again(self) -> list[TrackedFile]:
-        """Return files whose marks were committed, and that are still to be taken away."""
-        again, self._again = self._again, []
-        return [tracked for tracked in again if tracked.state is FileState.ENDED]
+    def to_recommit(self) -> list[TrackedFile]:
+        """Return files whose marks were committed, but that are not deleted or moved yet."""
+        to_recommit, self._to_recommit = self._to_recommit, []
+        return [tracked for tracked in to_recommit if tracked.state is FileState.ENDED]
+
+    def is_back(self, tracked: TrackedFile) -> bool:
+        """Return whether a file that disappeared before its deletion or move is back; it is then deleted or moved.
+
+        A file may seem to disappear because its directory was missing, for example because a file system was not
+        mounted. Raises the same errors as `Mark.is_at`.
+        """
+        if tracked.mark is None or not tracked.mark.is_at(tracked.path, self._allowed):
+            return False
+        tracked.become(FileState.ENDED)
+        self._ended.append(tracked)
+        self._to_recommit.append(tracked)
+        return True
 
     def mark(self, files: Sequence[TrackedFile], most: int) -> list[tuple[TrackedFile, Mark]]:
-        """Mark the ends of at most as many files, and return these."""
+        """Mark up to `most` files that are at their end, and return them with their marks; none if `are_left`."""
         if self.are_left:
             return []
         ended = list(islice(self._new(files), most))
@@ -69,21 +86,21 @@ class Ends:
                     yield tracked, mark
 
     def take_away(self) -> Iterator[SourcePartition]:
-        """Delete or move the marked files, once their marks are committed; yield the source partition of each.
+        """Delete or move the marked files, and yield the source partition of each. Their marks must be committed.
 
-        Raises DataError if that fails, or if a file has grown.
+        Raises DataError if the deletion or move fails, or if a file has grown.
         """
         while self._ended:
             tracked = self._ended[0]
             try:
                 is_there = tracked.mark is not None and tracked.mark.is_at(tracked.path, self._allowed)
-                if is_there:
-                    take_away(tracked.path, self._after_end, self._folder)
+                taken = is_there and take_away(tracked.path, self._after_end, self._folder)
             except StaleFileError as error:
                 tracked.note_stale(error)
-                self._again = [tracked]
+                self._to_recommit = [tracked]
                 return
-            if is_there:
+            if taken:
+                tracked.mark = tracked.ended = None
                 yield tracked.partition
             tracked.become(FileState.GONE)
             del self._ended[0]

@@ -1,4 +1,4 @@
-"""A batch of records of files that one reader reads: which files still fit into it."""
+"""A batch of records from files that one reader can read, and how much more fits into the batch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from fencepost.connectors.files.tracked import TrackedFile
 Splits = Sequence[FileRange | RowRange]
 
 MOST_FILES: Final = 1_000
-"""The largest number of files in a batch."""
+"""The maximum number of files in a batch."""
 
 GATHER_SECONDS: Final = 1.0
-"""How long files are added to a batch: records of slow stores do not wait longer for more."""
+"""After this time no further files are added to a batch, so that records are returned soon even if a store is slow."""
 
 
 @dataclass(slots=True)
 class FileBatch:
-    """Records of files. `limit` is a number of bytes, which the first file may exceed.
+    """Records of files. `limit` is the maximum number of bytes; only the first file may exceed it.
 
-    `offsets` are the source offsets after them, by path: a file may have passed records since that are not in the batch.
+    `offsets` are the source offsets after these records, by path. A file's position may already be beyond the batch,
+    after records that a later batch returns.
     """
 
     reader: ArrowReader
@@ -47,7 +48,7 @@ class FileBatch:
         self.splits.setdefault(tracked.path, []).extend(splits)
         self.bytes += sum(split.size for split in splits)
         self.held += sum(split.size for split in splits if isinstance(split, HeldRange))
-        # The size of such a file's next records is unknown in advance.
+        # The size of the next records is known in advance only for growing files.
         self.partial = not (tracked.file.finished or isinstance(tracked.file, GrowingFile))
 
     @property

@@ -1,4 +1,4 @@
-"""Decides how the files of a task are read: as text, decompressed or decoded, as tables, or as objects of a store."""
+"""Decides how each file of a task is read: as text, decompressed or decoded, as a table, or as an object of a store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceOffset
 from fencepost.connectors.files.config import AFTER_END, BATCH_BYTES, ENCODING, FORMAT, dialect_of, table_format
+from fencepost.connectors.files.content.altered import check_row_begins
 from fencepost.connectors.files.content.codecs.compression import Codec, Form, codec_in
 from fencepost.connectors.files.content.compressed import ContentFile
 from fencepost.connectors.files.content.csv_quotes import Quoting
@@ -49,11 +50,11 @@ class Opening:
     def started(self, path: str, offset: SourceOffset | None) -> TrackedFile:
         """Return a file, positioned at its committed offset.
 
-        Raises DataError for an offset that no file source wrote.
+        Raises DataError for an offset that was not written by a file source.
         """
         mark = Mark.in_offset(offset)
         if mark is not None and not mark.is_at(path, self._allowed):
-            # Another file with the same name.
+            # The file at the path is no longer the file that the mark belongs to.
             mark = offset = None
         tracked = self.new(path, offset)
         if mark is not None and self._takes_away:
@@ -61,13 +62,16 @@ class Opening:
         return tracked
 
     def gone(self, path: str) -> TrackedFile:
-        """Return a file that was renamed."""
+        """Return a tracked file for a name whose file was renamed."""
         tracked = self.new(path, None)
         tracked.state = FileState.GONE
         return tracked
 
     def new(self, path: str, offset: SourceOffset | None) -> TrackedFile:
-        """Return a file whose first bytes were not read yet, or an object that was read to its end. Raises DataError as `started`."""
+        """Return a file whose first bytes were not read yet, or an object that was read to its end.
+
+        Raises DataError as `started` does.
+        """
         begun = offset is not None
         track = None if is_object(path) else FileTrack(path, FileIdentity.in_offset(path, offset), self._allowed)
         if self._table is not None:
@@ -88,9 +92,9 @@ class Opening:
         return ContentFile(origin, position, form, self._quoting, self._batch_bytes, self._allowed, tracked.restart)
 
     def identify(self, tracked: TrackedFile, *, whole: bool) -> None:
-        """Choose how to read a NEW file by its first bytes; it stays NEW while it has too few.
+        """Choose how to read a NEW file, by its first bytes; the file stays NEW while it has too few bytes.
 
-        `whole`: the file is complete.
+        `whole` means that the file is complete.
 
         Raises DataError for an uncompressed file that was compressed when it was read before.
         """
@@ -109,18 +113,28 @@ class Opening:
                 raise
             if local.is_missing(whole=whole):
                 return
-            # It may have come just then, as the next file of a log does.
+            # A new file may have appeared since the first attempt, for example after a log rotation.
             certain, codec = self._codec_of(tracked.path, local)
         position: int = file.offset["position"]
         if (certain or of_store) and codec is None and tracked.restart is not None:
             raise replaced(tracked.path, tracked.restart)
-        # A file that was read before had enough bytes then.
+        # If the file was already partly read, it had enough first bytes to decide how to read it.
         if not (certain or position or whole or of_store):
             return
         form = Form(codec, self._encoding)
         if form != Form(None) or of_store:
             tracked.file = self._content(tracked, position, form)
+        elif tracked.begun and tracked.track is not None and tracked.track.identity is None:
+            self._check_unbound(tracked.path, position)
         tracked.become(FileState.FOLLOWED)
+
+    def _check_unbound(self, path: str, position: int) -> None:
+        """Raise DataError if a position that was committed without an identity is within a row of the file at the path.
+
+        A user may set an offset before its file exists. Then the position was not checked yet.
+        """
+        with open_file(path, self._allowed) as opened:
+            check_row_begins(path, opened, position)
 
     def _codec_of(self, path: str, local: GrowingFile | None) -> tuple[bool, Codec | None]:
         with open_file(path, self._allowed) as opened:

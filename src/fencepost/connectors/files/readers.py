@@ -1,4 +1,4 @@
-"""Makes the readers of a task's files, for the rows of a batch in the worker or on executors."""
+"""Creates the readers of a task's files, which read the rows of a batch in the worker or on executors."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from fencepost.connectors.rows.record_mapping import RecordColumns
 
 
 class Readers:
-    """Readers by a connector's properties. Those of files with the same columns are equal.
+    """Creates readers according to a connector's properties. Readers of files with the same columns are equal.
 
-    `columns` are None if each file says them itself.
+    `columns` is None if each file defines its columns itself.
     """
 
     def __init__(self, parsed: Mapping[str, Any], columns: StructType | None, allowed: AllowedPaths) -> None:
         self._parsed = parsed
         self._columns = columns
         self._allowed = allowed
-        # The header of the object that is being read is read once: an object is never changed.
+        # The header of the current object is read only once, because an object never changes.
         self._of_object: dict[str, ArrowReader] = {}
 
     @property
     def of_nothing(self) -> ArrowReader:
-        """A reader for a batch that has offsets alone."""
+        """A reader for a batch that contains only offsets."""
         return LineReader(allowed=self._allowed)
 
     def of(self, tracked: TrackedFile) -> ArrowReader:
-        """Return the reader of records that were returned. Raises DataError for a header that does not fit."""
+        """Return the reader for the records of a file. Raises DataError for a header that does not fit."""
         if not (isinstance(tracked.file, ContentFile) and is_object(tracked.path)):
             return self._new(tracked)
         if tracked.path not in self._of_object:

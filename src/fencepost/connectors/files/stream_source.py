@@ -1,12 +1,13 @@
-"""FileStreamSource: follows one text file, line by line, as Kafka's own connector of this name does.
+"""FileStreamSource: follows one text file, line by line, as Kafka's own connector with this name does.
 
-It takes the same configuration and keeps the same source offsets, `{"filename": file}` -> `{"position": bytes}`, so
-that a connector can move from a Java worker and back. The differences, and their reasons:
+The connector accepts the same configuration as Kafka's and uses the same source offsets, `{"filename": file}` ->
+`{"position": bytes}`. So a connector can be moved from a Java worker to fencepost and back. The differences, and their
+reasons:
 
-- `batch.size` limits the lines of one poll only if it is set. With Kafka's default of 2,000 lines a large file would
-  need many transactions of 2,000 records; without the property a poll is limited by `batch.bytes`.
-- Without `file`, Kafka's connector reads the standard input. That cannot be read again from a position, so it cannot be
-  delivered exactly once, and it is refused.
+- `batch.size` limits the lines of one poll only if it is set. With Kafka's default of 2,000 lines, a large file would
+  need many transactions of 2,000 records; without the property, a poll is limited by `batch.bytes`.
+- Without `file`, Kafka's connector reads the standard input. This is refused here: the standard input cannot be read
+  again from a position, so it cannot be delivered exactly once.
 - A file that is shorter than the committed position fails the task; Kafka's connector waits silently.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from io import FileIO
 from pathlib import Path
+from typing import ClassVar
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
@@ -63,7 +65,8 @@ _CONFIG = (
     .define(
         FILE, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "The file to read. Without this property Kafka's connector reads the standard input, which is not supported: no "
-        "position in it can be resumed.",
+        "position in it can be resumed. As in Kafka, a file that takes the place of another one and is not shorter is read "
+        "from the same position; FileSource notices the replacement.",
         validator=not_blank,
     )
     .define(
@@ -72,8 +75,8 @@ _CONFIG = (
     )
     .define(
         BATCH_SIZE, ConfigDef.Type.INT, 2000, _Importance.LOW,
-        "The maximum number of lines in one poll. The default is the one of Kafka's connector, and limits nothing: unless "
-        "the property is set, only batch.bytes limits a poll.",
+        "The maximum number of lines in one poll, if this property is set. The default is the one of Kafka's "
+        "connector and has no effect here: without this property, only batch.bytes limits a poll.",
         validator=at_least(1),
     )
     .define(
@@ -100,15 +103,15 @@ class FileStreamSourceConnector(SourceConnector):
         return {config[TOPIC]: LineReader.schema}
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and that the file may be read. It may not exist yet."""
+        """Check each property, and whether the file may be read. The file need not exist yet."""
         values = super().validate(config)
         if not any(value.errors for value in values if value.name == FILE):
             blame(values, lambda: self._check_file(config[FILE]))
         return values
 
     def start(self, config: Config) -> None:
-        """Read the configuration. Raises ConfigError without a file."""
-        # Its links may have changed since the last check.
+        """Read the configuration. Raises ConfigError if no file is configured."""
+        # Links in the file's path may have changed since the last check.
         self._check_file(_CONFIG.parse(config)[FILE])
         super().start(config)
 
@@ -128,11 +131,14 @@ class FileStreamSourceConnector(SourceConnector):
         return FileStreamSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return the configuration of one task; with `task.class` a Java worker of the group can run it, too."""
+        """Return the configuration of one task.
+
+        The configuration has `task.class`, so that a Java worker of the group can run the task, too.
+        """
         return [{**config, "task.class": _JAVA_TASK} for config in super().task_configs(max_tasks)]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:  # noqa: ARG002 - a file can always be resumed
-        """Say yes."""
+        """Return SUPPORTED."""
         return ExactlyOnceSupport.SUPPORTED
 
     def alter_offsets(
@@ -140,13 +146,16 @@ class FileStreamSourceConnector(SourceConnector):
         config: Config,  # noqa: ARG002 - any file may have these
         offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
-        """Refuse offsets that a task could not start from."""
+        """Refuse offsets at which a task could not start."""
         check_offsets(offsets)
         return True
 
 
 class FileStreamSourceTask(SourceTask):
     """Returns the complete lines that were added to the file."""
+
+    java_class: ClassVar[str] = _JAVA_TASK
+    """The Java task whose configurations and offsets this task takes over."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -160,7 +169,7 @@ class FileStreamSourceTask(SourceTask):
         self._file = GrowingFile(path, position_of(path, offset), plan, parsed[BATCH_BYTES], self.context.allowed_paths)
 
     def poll(self) -> PollResult:
-        """Return a batch of lines, or None after a second without new ones."""
+        """Return a batch of lines, or None if no new lines came within a second."""
         start = self._file.position
         splits = wait_for(self._file.advance, self._stopping)
         if not splits:
@@ -181,9 +190,9 @@ class FileStreamSourceTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether every complete line was returned; bytes after the last one are not a line yet.
+        """Return whether every complete line was returned; bytes after the last one are an incomplete line.
 
-        Raises DataError if the file does not exist, because it has no end to read to.
+        Raises DataError if the file does not exist, because then there is no end to reach.
         """
         if self._file.size() is None:
             raise DataError(

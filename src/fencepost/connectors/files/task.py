@@ -1,16 +1,14 @@
 """The task of FileSource: reads its files one after the other, and deletes or moves the finished ones if configured.
 
-A poll continues where the previous one ended: it reads a file to its current end before the next one, and after the
-last file the first one. Small files share a batch. Once all files were checked, a poll checks LOOK_FILES every 50 ms,
-so that many idle files take little time.
+A poll continues where the previous poll ended: it reads a file to its current end before the next file, and continues
+with the first file after the last one. Small files share a batch. Once all files were checked, a poll checks
+CHECKED_FILES files every 50 ms, so that many idle files take little CPU time.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -50,16 +48,17 @@ from fencepost.connectors.files.opening import Opening
 from fencepost.connectors.files.readers import Readers
 from fencepost.connectors.files.tracked import FileState, TrackedFile
 
-LOOKS_FOR_RENAMED: Final = 3
-"""The number of scans to wait for until a file that was replaced is an error."""
+SCANS_FOR_RENAMED: Final = 3
+"""A replaced file is an error if this number of the connector's scans do not find it under a new name."""
 
 LEAST_WAIT_SECONDS: Final = 10.0
-"""The minimum time for these scans: after a scan that finds the new name, tasks get new configurations."""
+"""The minimum time to wait for these scans.
 
-LOOK_FILES: Final = 200
-"""The number of files checked between two waits: 4,000 in a second, in 20 ms of CPU time."""
+Tasks get new configurations only after the scan that finds the new name.
+"""
 
-_log: Final = logging.getLogger(__name__)
+CHECKED_FILES: Final = 200
+"""The number of files that are checked between two waits: 4,000 files in a second, in 20 ms of CPU time."""
 
 
 class FileSourceTask(SourceTask):
@@ -67,23 +66,24 @@ class FileSourceTask(SourceTask):
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
-        self._whole = False
+        self._are_complete = False
         self._files: list[TrackedFile] = []
-        # The index of the file whose turn it is.
+        # The index in `_files` of the file to read next.
         self._next = 0
         self._had_more = False
-        self._all_looked_at = False
+        self._all_checked = False
         self._inodes = SeenInodes({}, 0.0)
-        # None if the task's configuration has names.
+        # None if the task's configuration lists its files by name.
         self._listing: OwnListing | None = None
-        # What it found until the offsets of these files are read, which may fail.
+        # Files that the listing found, kept until their offsets are read, because reading the offsets may fail.
         self._found: tuple[list[str], Mapping[str, int]] | None = None
         self._characters_taken = 0
-        # Offsets to commit before anything else: for renamed files, None for a name that has no file any more.
+        # Offsets to commit before all others: offsets of renamed files, and None for a name that no longer has a file.
         self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
-        # Records that their file has already passed, but that are not in a batch yet.
-        self._ahead: tuple[TrackedFile, Splits] | None = None
-        # The next poll raises it.
+        # A file with its next records. The file's position is already after these records, but they are not in a batch
+        # yet.
+        self._pending: tuple[TrackedFile, Splits] | None = None
+        # The error that the next poll raises.
         self._error: FencepostError | None = None
         self._lag: int | None = None
 
@@ -97,8 +97,8 @@ class FileSourceTask(SourceTask):
         self._opening = Opening(self._parsed, allowed)
         self._ends = Ends(self._parsed, allowed)
         self._share = Share.of(config)
-        self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
-        self._inodes = SeenInodes({}, self._looks_s)
+        self._rename_wait_s = SCANS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
+        self._inodes = SeenInodes({}, self._rename_wait_s)
         self._track(self._share)
         by_time, settle_s = self._parsed[ORDER].lower() == "time", self._parsed[SETTLE] / 1000
         self._discovery = Discovery(tuple(self._parsed[FILES]), allowed, by_time=by_time, settle_s=settle_s)
@@ -111,7 +111,7 @@ class FileSourceTask(SourceTask):
         check_unread(unread, self.context.offset_reader, allowed, self._inodes)
 
     def _track_listed(self) -> None:
-        """Take up files of the rule that are found now."""
+        """Start to read the files that the listing has found since the last call."""
         if self._found is None and self._listing is not None:
             self._found = self._listing.look()
         if self._found is None:
@@ -123,12 +123,12 @@ class FileSourceTask(SourceTask):
                 f"The file {next(file for file in files if file in renamed)}, which was renamed or has the name of a renamed "
                 "file, was not there when the task started, and came since. Restart the task"
             )
-        self._all_looked_at, self._lag = False, None
+        self._all_checked, self._lag = False, None
         self._track(replace(self._share, files=files, inodes=inodes))
         self._found = None
 
     def _take_additions(self, config: Config) -> None:
-        """Take up the files that the task got since the last call."""
+        """Start to read the files that the task got since the last call."""
         text = config.get(TASK_ADDITIONS, "")
         if len(text) > self._characters_taken:
             added = additions_in(text[self._characters_taken :])
@@ -144,12 +144,12 @@ class FileSourceTask(SourceTask):
         committed = dict(zip(names, offsets, strict=True))
         resumed = self._resumed(share, committed, spellings)
         self._changed += resumed.changed
-        # An old name may be used again.
+        # The old name of a renamed file may have another file by now.
         gone = {path for path in resumed.abandoned if inode_at(path) is None}
         offsets_of, opening = resumed.offsets, self._opening
         new = [opening.gone(path) if path in gone else opening.started(path, offsets_of[path]) for path in share.files]
-        # Once all files were checked, new ones have the next turn.
-        at = self._next if self._all_looked_at else len(self._files)
+        # If all files were already checked, the new files are read next.
+        at = self._next if self._all_checked else len(self._files)
         self._files[at:at] = new
         for tracked in self._ends.resume(new):
             tracked.ended = offsets_of[tracked.path]
@@ -157,8 +157,8 @@ class FileSourceTask(SourceTask):
     def _resumed(
         self, share: Share, committed: Mapping[str, SourceOffset | None], spellings: Mapping[str, list[str]]
     ) -> Resumed:
-        """Decide where the files start; once more if some were renamed meanwhile."""
-        # An offset is adopted only if the connector knows where the file went that had the name before.
+        """Decide at which offsets the files start. Decide again if some files were renamed meanwhile."""
+        # A renamed file takes over the offset of its old name only if the connector has seen it under its new name.
         seen = {file: (self._share.inodes or {}).get(file) for file in share.renamed}
         unsure = {file: inode for file, inode in seen.items() if self._inodes.is_unsure(file)}
         resumed = resume(share.files, share.renamed, committed, self.context.allowed_paths, spellings, unsure=unsure)
@@ -168,15 +168,15 @@ class FileSourceTask(SourceTask):
         return self._resumed(share, committed, spellings)
 
     def poll(self) -> PollResult:
-        """Return a batch of records of some files, or None after a second without any."""
+        """Return a batch of records of some files, or None if no records came within a second."""
         self._track_listed()
         self._take_additions(self.context.configs())
         if self._changed:
             changed, self._changed = self._changed, []
             return SourceBatch(reader=self._readers.of_nothing, offsets=changed, bytes=0)
-        found = wait_for(self._look, self._stopping)
+        found = wait_for(self._next_batch, self._stopping)
         if not found:
-            # The poll after the one that takes a file away removes its offset.
+            # After files were deleted or moved, the next poll removes their offsets.
             return None if self._stopping.is_set() else self._next_ends()
         [batch] = found
         return SourceBatch(
@@ -190,54 +190,58 @@ class FileSourceTask(SourceTask):
         return {**tracked.offset, **self._inferred}
 
     def commit(self) -> None:
-        """Delete or move the files whose end is committed. The next poll raises an error of that."""
+        """Delete or move the files whose end is committed. If an attempt fails, the next poll raises the error."""
         try:
             for partition in self._ends.take_away():
-                # Another file may get its name or its inode.
+                # The offset is removed because another file may get the name or the inode.
                 self._changed.append((partition, None))
         except DataError as error:
             self._error = error
 
     def _next_ends(self) -> SourceBatch | None:
-        """Return a batch that marks the ends of files that will be deleted or moved."""
-        again = self._ends.again()
+        """Return a batch that marks the ends of files that are to be deleted or moved."""
+        recommitted = self._ends.to_recommit()
         new = self._ends.mark(self._files, MOST_FILES)
         for tracked, mark in new:
             tracked.ended = {**self._offset(tracked), ENDED_FIELD: mark.in_json()}
-        offsets = [(tracked.partition, tracked.ended) for tracked in (*again, *(tracked for tracked, _ in new))]
+        offsets = [(tracked.partition, tracked.ended) for tracked in (*recommitted, *(tracked for tracked, _ in new))]
         return SourceBatch(reader=self._readers.of_nothing, offsets=offsets, bytes=0) if offsets else None
 
-    def _look(self) -> list[FileBatch]:
-        """Return the next records, empty if there are none.
+    def _next_batch(self) -> list[FileBatch]:
+        """Return a batch of the next records, an empty list if there are none.
 
-        An error is raised after the records before it were returned.
+        After an error, the records before the error are returned first; the next call raises the error.
         """
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         batch: FileBatch | None = None
         try:
-            for tracked in self._in_turn():
-                if self._ahead is None:
+            for tracked in self._files_to_read():
+                if self._pending is None:
                     found = self._visit(tracked, None if batch is None else batch.room)
                     if found is None:
                         break
                     if found:
-                        self._ahead = (tracked, found)
-                batch = self._with_ahead(batch)
-                if self._ahead is not None:
+                        self._pending = (tracked, found)
+                batch = self._with_pending(batch)
+                if self._pending is not None:
                     break
         except FencepostError as error:
             if batch is None:
                 raise
-            # The file may have passed records that are not in the batch.
+            # The file's position may already be after records that are only in this batch, so the batch is returned
+            # first.
             self._error = error
         return [] if batch is None else [batch]
 
-    def _in_turn(self) -> Iterator[TrackedFile]:
-        """Yield each file until it has no more records: all of them once, or some if all were checked before."""
+    def _files_to_read(self) -> Iterator[TrackedFile]:
+        """Yield the files in order, each file again while it has more records.
+
+        One call goes through all files, or through CHECKED_FILES of them if all files were already checked once.
+        """
         count = len(self._files)
-        left = min(count, LOOK_FILES) if self._all_looked_at and not self._whole else count
+        left = min(count, CHECKED_FILES) if self._all_checked and not self._are_complete else count
         while left and not self._stopping.is_set():
             self._had_more = False
             yield self._files[self._next]
@@ -245,45 +249,38 @@ class FileSourceTask(SourceTask):
                 continue
             left -= 1
             self._next = (self._next + 1) % count
-            self._all_looked_at = self._all_looked_at or self._next == 0
+            self._all_checked = self._all_checked or self._next == 0
 
-    def _with_ahead(self, batch: FileBatch | None) -> FileBatch | None:
-        """Return the batch with the records ahead, if there are any and its reader is theirs."""
-        if self._ahead is None:
+    def _with_pending(self, batch: FileBatch | None) -> FileBatch | None:
+        """Return the batch with the records in `_pending`, if there are any and the batch's reader can read them."""
+        if self._pending is None:
             return batch
-        tracked, splits = self._ahead
+        tracked, splits = self._pending
         reader = self._readers.of(tracked)
         if batch is None:
             batch = FileBatch(reader, self._parsed[BATCH_BYTES])
         if batch.reader == reader:
             batch.add(tracked, splits, self._offset(tracked))
-            self._ahead, self._had_more = None, not tracked.finished
+            self._pending, self._had_more = None, not tracked.finished
         return batch
 
     def _visit(self, tracked: TrackedFile, room: int | None) -> Splits | None:
-        """Return the next records of a file, None if they need more bytes than `room`."""
+        """Return the next records of a file, None if they take more bytes than `room`."""
         if room == 0:
             return None
-        if tracked.state is FileState.GONE:
-            if not os.path.exists(tracked.path):  # noqa: PTH110 - spares making a Path each time
-                return ()
-            # Another file with the same name.
-            tracked.become(FileState.NEW)
-            new = self._opening.new(tracked.path, None)
-            tracked.file, tracked.track = new.file, new.track
-            tracked.restart = tracked.identity = tracked.mark = tracked.ended = None
-            tracked.begun = False
         another = self._inodes.has_another(tracked.path)
         try:
+            if tracked.state is FileState.GONE and not self._comes_anew(tracked):
+                return ()
             if tracked.state is FileState.NEW and not another:
                 self._identify(tracked)
             if tracked.state is FileState.SUSPECT:
-                self._check_suspect(tracked)
+                tracked.check_suspect(whole=self._are_complete)
             found = self._advance(tracked, room) if tracked.state is FileState.FOLLOWED and not another else ()
-            # An ended file is not looked at here.
+            # An ENDED file is not read in this method, so it stays stale.
             tracked.stale = tracked.stale and tracked.state is FileState.ENDED
         except StaleFileError as error:
-            if self._whole:
+            if self._are_complete:
                 raise
             tracked.note_stale(error)
             found = ()
@@ -291,25 +288,35 @@ class FileSourceTask(SourceTask):
             self._note_lag(tracked, unsure=another or self._inodes.was_unsure(tracked.path))
         return found
 
+    def _comes_anew(self, tracked: TrackedFile) -> bool:
+        """If a new file has appeared at the path of a file that is GONE, start to read it.
+
+        Return whether a new file has appeared.
+        """
+        if not os.path.exists(tracked.path) or self._ends.is_back(tracked):  # noqa: PTH110 - spares making a Path each time
+            return False
+        tracked.become(FileState.NEW)
+        new = self._opening.new(tracked.path, None)
+        tracked.file, tracked.track = new.file, new.track
+        tracked.restart = tracked.identity = tracked.mark = tracked.ended = None
+        tracked.begun = False
+        return True
+
     def _identify(self, tracked: TrackedFile) -> None:
         if not (tracked.begun or self._discovery.has_settled(tracked.path)):
             return
         try:
-            self._opening.identify(tracked, whole=self._whole)
+            self._opening.identify(tracked, whole=self._are_complete)
         except DataError:
-            # A file that went away just then is missing, as one that went away before.
-            if self._whole or tracked.track is None or inode_at(tracked.path) is not None:
+            # A file that disappeared just now is not an error: like other missing files, it is waited for.
+            if self._are_complete or tracked.track is None or inode_at(tracked.path) is not None:
                 raise
 
-    def _check_suspect(self, tracked: TrackedFile) -> None:
-        if tracked.error is not None and (self._whole or time.monotonic() >= tracked.deadline):
-            raise tracked.error
-
     def _advance(self, tracked: TrackedFile, room: int | None) -> Splits | None:
-        """Return the next records of a file if it is the same as before; None if they do not fit.
+        """Return the next records of a file if it is the same file as before; None if the records do not fit.
 
-        Its name has the file that the connector saw. A task soon gets a renamed file under its new name. Until then
-        another file in its place is not an error.
+        Before this call, the path had the file that the connector saw. If the file was renamed, a task soon gets its
+        new name. Until then, another file at the old name is not an error.
         """
         track = tracked.track
         try:
@@ -317,41 +324,35 @@ class FileSourceTask(SourceTask):
                 self._inodes.check_start(tracked.path, track)
             if room is not None and not tracked.fits(room):
                 return None
-            splits: Splits = tracked.found or tracked.file.advance(whole=self._whole)
+            splits: Splits = tracked.found or tracked.file.advance(whole=self._are_complete)
             tracked.found = splits
             if track is not None:
                 self._inodes.check_seen(tracked.path, tracked.file.seen)
                 plain = isinstance(tracked.file, GrowingFile)
                 read = tracked.file.read if isinstance(tracked.file, GrowingFile) else None
-                changed = track.follow(tracked.file.seen, tracked.end if splits else None, read, plain=plain)
+                # An offset that a user set before its file existed is bound to the first file that appears.
+                unbound = tracked.begun and track.identity is None and tracked.end > 0
+                changed = track.follow(tracked.file.seen, tracked.end if splits or unbound else None, read, plain=plain)
                 if changed and not splits:
-                    # A rename is found by the committed identity.
-                    self._ahead = (tracked, splits)
+                    # The changed identity must be committed, because a rename is found by the committed identity.
+                    self._pending = (tracked, splits)
                 splits = [
                     replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
                 ]
             tracked.found = ()
         except DataError as error:
-            if track is None or not (self._inodes.is_unsure(tracked.path) or (track.was_moved and not self._whole)):
+            if track is None or not (
+                self._inodes.is_unsure(tracked.path) or (track.was_moved and not self._are_complete)
+            ):
                 raise
-            self._suspect(tracked, error)
+            tracked.suspect(error, max(LEAST_WAIT_SECONDS, self._rename_wait_s))
             return ()
         return splits
 
-    def _suspect(self, tracked: TrackedFile, error: DataError) -> None:
-        wait_s = max(LEAST_WAIT_SECONDS, self._looks_s)
-        tracked.become(FileState.SUSPECT)
-        tracked.error, tracked.deadline = error, time.monotonic() + wait_s
-        _log.info(
-            "The path %s has another file now, or none. Waiting %g seconds in case the earlier file was renamed",
-            tracked.path,
-            wait_s,
-        )
-
     def lag(self) -> float:
-        """Return how many bytes of the files are left to poll, without files that were replaced.
+        """Return how many bytes of the files are left to poll, not counting files that were replaced.
 
-        Each file counts as of its last check.
+        The number for each file is from its last check.
         """
         if self._lag is None:
             self._lag = 0
@@ -372,12 +373,14 @@ class FileSourceTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether all records of every file were returned. The call itself means that the files are complete.
+        """Return whether all records of every file were returned.
+
+        From the first call on, the task treats the files as complete.
 
         Raises DataError if no file was found: a pattern without matches is probably wrong, unless files are deleted or
         moved.
         """
-        self._whole = True
+        self._are_complete = True
         if self._listing is not None and self._listing.missing:
             self._listing.check_end()
             return False
@@ -390,4 +393,4 @@ class FileSourceTask(SourceTask):
                 f"No file{rows} fits {', '.join(self._parsed[FILES])}, so there is nothing to read: correct the property "
                 f"{FILES}, or put the files there. Relative paths start at the worker's working directory"
             )
-        return not self._changed and self._ahead is None and all(tracked.finished for tracked in there)
+        return not self._changed and self._pending is None and all(tracked.finished for tracked in there)

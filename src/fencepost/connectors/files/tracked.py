@@ -1,18 +1,22 @@
-"""A file of a task with its state.
+"""A file of a task, with its state.
 
-    NEW --its first bytes say how it is read--> FOLLOWED --its end was returned--> ENDED --committed: taken away--> GONE
-     ^                                             |                                                                |
-     |                                             +--another file is in its place--> SUSPECT                       |
+    NEW --its first bytes say how to read it--> FOLLOWED --its end was returned--> ENDED --committed: taken away--> GONE
+     ^                                             |                                                               |
+     |                                             +--another file is in its place--> SUSPECT                      |
      +-------------------------------another file has its name-----------------------------------------------------+
 
-A file starts as NEW, as ENDED if its end is committed, or as GONE if it was renamed; an object that was read to its end
-starts as FOLLOWED. A suspect is not read any further: either it was renamed, and the task gets another configuration, or
-the task fails.
+"Taken away" means deleted, moved, or found missing. If a file disappeared before the task deleted or moved it, and
+comes back, its state goes from GONE to ENDED again.
+
+A file starts as NEW, as ENDED if its end is committed, or as GONE if it was renamed. An object that was read to its end
+starts as FOLLOWED. A SUSPECT file is not read any further. If it was renamed, the task gets another configuration;
+otherwise the task fails.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -49,7 +53,7 @@ TRANSITIONS: Final[Mapping[FileState, frozenset[FileState]]] = {
     FileState.FOLLOWED: frozenset({FileState.SUSPECT, FileState.ENDED}),
     FileState.SUSPECT: frozenset(),
     FileState.ENDED: frozenset({FileState.GONE}),
-    FileState.GONE: frozenset({FileState.NEW}),
+    FileState.GONE: frozenset({FileState.NEW, FileState.ENDED}),
 }
 
 
@@ -57,10 +61,13 @@ TRANSITIONS: Final[Mapping[FileState, frozenset[FileState]]] = {
 class TrackedFile:
     """One file of a task.
 
-    `begun` if it had a committed offset: others settle first. `track` follows the file's identity; objects have none. `restart` and `identity` come from the committed offset of a
-    compressed file or an object. `mark` belongs to an ENDED file, and `ended` is its offset. A SUSPECT raises its `error` at `deadline`, in
-    seconds of the monotonic clock. `lag` is the number of bytes that were left at the last check. `found` are records that
-    the file has passed, while it could not be checked whether it is still the same. `stale` if it could not be read last.
+    `begun` says that the file had a committed offset; other files must settle first. `track` follows the file's
+    identity; objects have no `track`. `restart` and `identity` come from the committed offset of a compressed file or
+    an object. `mark` is the mark of an ENDED file, and of a GONE file that the task did not delete or move itself.
+    `ended` is the offset with this mark. A SUSPECT file raises its `error` at `deadline`, in seconds of the monotonic
+    clock. `lag` is the number of bytes that were left at the last check. `found` are records before the file's position
+    that are not returned yet, because the check of the file's identity failed. `stale` says that the file could not be
+    read at the last attempt.
     """
 
     path: str
@@ -79,13 +86,28 @@ class TrackedFile:
     stale: bool = False
 
     def become(self, state: FileState) -> None:
-        """Change the state. Raises IllegalStateError for a change that the diagram does not have."""
+        """Change the state. Raises IllegalStateError for a change that is not in the diagram."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalStateError(f"The file {self.path} is {self.state.name} and cannot become {state.name}")
         self.state = state
 
+    def suspect(self, error: DataError, wait_s: float) -> None:
+        """Stop reading: the path now has another file, or none. `check_suspect` raises `error` after `wait_s`."""
+        self.become(FileState.SUSPECT)
+        self.error, self.deadline = error, time.monotonic() + wait_s
+        _log.info(
+            "The path %s has another file now, or none. Waiting %g seconds in case the earlier file was renamed",
+            self.path,
+            wait_s,
+        )
+
+    def check_suspect(self, *, whole: bool) -> None:
+        """Raise the error of a SUSPECT file after its deadline, or at once if the files are complete (`whole`)."""
+        if self.error is not None and (whole or time.monotonic() >= self.deadline):
+            raise self.error
+
     def note_stale(self, error: StaleFileError) -> None:
-        """Note that the file could not be read, and log it the first time."""
+        """Record that the file could not be read, and log the error the first time."""
         if not self.stale:
             self.stale = True
             _log.warning("%s", error)
@@ -102,20 +124,23 @@ class TrackedFile:
 
     @property
     def finished(self) -> bool:
-        """Whether all of the file was returned when it was last checked."""
+        """Whether the whole file had been returned when it was last checked."""
         return self.file.finished and not self.found
 
     @property
     def end(self) -> int:
-        """The position after the returned records; for a table file its size when it was last checked."""
+        """The position after the returned records; for a decoded file or a table, the file's size at its last check."""
         return self.file.position if isinstance(self.file, GrowingFile) else self.file.looked_at_size
 
     def fits(self, room: int) -> bool:
-        """Return whether about at most `room` bytes are unread; true if that is unknown until the file is checked."""
+        """Return whether at most `room` bytes are unread, approximately.
+
+        If the number of unread bytes is unknown until the file is checked, the result is True.
+        """
         return self.file.fits(room) if isinstance(self.file, GrowingFile) else self.file.lag <= room
 
     def was_read(self, mark: Mark) -> bool:
-        """Return whether a mark is of the file that was read, and all of it was read."""
+        """Return whether a mark belongs to the file that was read, and the whole file was read."""
         track = self.track
         return (
             track is not None

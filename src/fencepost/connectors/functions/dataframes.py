@@ -4,9 +4,9 @@
 
     RowsConnector = pyspark_source(Rows)        # connector.class=my_module.RowsConnector
 
-Each poll asks the stream reader for its latest offset. The partitions between the last offset and the latest one are
-read on Spark's executors, and written in one transaction with the new offset. A SimpleDataSourceStreamReader reads in
-the worker. The source partition is `{"source": name of the data source}`, and its offset `{"offset": the reader's
+Each poll asks the stream reader for its latest offset. The partitions between the previous offset and the latest one
+are read on Spark's executors, and written in one transaction with the new offset. A SimpleDataSourceStreamReader reads
+in the worker. The source partition is `{"source": name of the data source}`, and its offset is `{"offset": the reader's
 offset as JSON}`.
 
 The API: https://spark.apache.org/docs/latest/api/python/reference/pyspark.sql/datasource.html.
@@ -45,7 +45,7 @@ INTERVAL: Final = "poll.interval.ms"
 
 _OFFSET: Final = "offset"
 _ARROW_ROWS: Final = 10_000
-# A guess: rows that were read in the worker are also written there, unless there are very many.
+# The estimated size of a row. By this estimate, the worker decides whether to write rows without a Spark job.
 _ROW_BYTES: Final = 200
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
@@ -60,11 +60,13 @@ _CONFIG: Final = (
 
 
 def pyspark_source(data_source: type[DataSource]) -> type[SourceConnector]:
-    """Return a connector that runs a data source. Give it a name in the module, which `connector.class` then names.
+    """Return a connector that runs a data source.
 
-    The value of a record is the row as a struct. The connector has the properties of `record_columns` and
-    `poll.interval.ms`, and passes all properties to the data source as options. It has one task: Spark spreads the
-    work.
+    Assign it to a name in the module; `connector.class` contains that name.
+
+    The value of a record is the row as a struct. The connector has the properties that `define_record_columns`
+    defines, and `poll.interval.ms`. It passes all properties to the data source as options. It has one task: Spark
+    spreads the work.
     """
     attributes = {
         "__module__": data_source.__module__,
@@ -76,7 +78,7 @@ def pyspark_source(data_source: type[DataSource]) -> type[SourceConnector]:
 
 
 class PySparkSourceConnector(SourceConnector):
-    """The base of the connectors that `pyspark_source` makes."""
+    """The base class of the connectors that `pyspark_source` creates."""
 
     data_source: ClassVar[type[DataSource]]
 
@@ -85,11 +87,11 @@ class PySparkSourceConnector(SourceConnector):
         return _CONFIG
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and those that depend on others."""
+        """Check each property, and the properties that depend on others."""
         return validate_columns(super().validate(config))
 
     def known_schemas(self, config: Config) -> dict[str, str]:
-        """Return the data source's columns, unless a column names the topics, or the data source cannot tell them yet."""
+        """Return the DDL of the topic's records; empty if a column names the topic, or if the columns are unknown."""
         parsed = _CONFIG.parse(config)
         record = RecordColumns.from_values(parsed)
         if record.topic:
@@ -113,7 +115,10 @@ class PySparkSourceConnector(SourceConnector):
 
 
 def _made(data_source: type[DataSource], config: Config) -> tuple[DataSource, StructType]:
-    """Return a data source with these options, and its columns. Raises ConfigError for columns that rows cannot have."""
+    """Create the data source, with the connector's configuration as its options; return it with its columns.
+
+    Raises ConfigError for columns that are not allowed.
+    """
     name = data_source.__qualname__
     made = call_plugin(f"The constructor of {name}", data_source, CaseInsensitiveDict(config))
     schema = call_plugin(f"schema() of {name}", made.schema)
@@ -123,18 +128,21 @@ def _made(data_source: type[DataSource], config: Config) -> tuple[DataSource, St
 
 
 class PySparkSourceTask(SourceTask):
-    """Reads from offset to offset."""
+    """Reads the rows between one offset and the next."""
 
     data_source: ClassVar[type[DataSource]]
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._ended = False
-        # One of two classes of PySpark that share no base.
+        # The reader's class is one of two PySpark classes, which have no common base class.
         self._reader: Any = None
 
     def start(self, config: Config) -> None:
-        """Start at the committed offset, or at the reader's initial one. Raises ConfigError without a stream reader."""
+        """Start at the committed offset, or at the reader's initial offset.
+
+        Raises ConfigError if there is no stream reader.
+        """
         parsed = _CONFIG.parse(config)
         self._interval_s = parsed[INTERVAL] / 1000
         self._record = RecordColumns.from_values(parsed)
@@ -146,7 +154,7 @@ class PySparkSourceTask(SourceTask):
         self._offset = _copy(self._ask("initialOffset")) if committed is None else json.loads(committed[_OFFSET])
 
     def poll(self) -> PollResult:
-        """Return the rows up to the latest offset, or None after the interval if there are none."""
+        """Return the rows up to the latest offset, or None after the poll interval if there are no new rows."""
         batch = self._read_simple() if isinstance(self._reader, SimpleDataSourceStreamReader) else self._plan()
         self._ended = batch is None
         if batch is None:
@@ -159,7 +167,7 @@ class PySparkSourceTask(SourceTask):
             return None
         partitions = list(self._ask("partitions", start, end))
         reader = PartitionReader(self._source, self._reader, self._columns, self._record)
-        # Offsets may change without any rows.
+        # The offset may change although there are no rows.
         return self._batch(end, reader, partitions or [None], size=None if partitions else 0)
 
     def _read_simple(self) -> SourceBatch | None:
@@ -199,15 +207,15 @@ class PySparkSourceTask(SourceTask):
             self._ask("stop")
 
     def _latest_offset(self) -> Any:
-        """Return the latest offset of the reader; before Spark 4.2 the method had no arguments."""
+        """Return the latest offset of the reader. Before Spark 4.2 the reader's method had no arguments."""
         if not inspect.signature(self._reader.latestOffset).parameters:
             return self._ask("latestOffset")
         return self._ask("latestOffset", self._offset, self._ask("getDefaultReadLimit"))
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call the reader as a plugin: the traceback of its error begins in its code.
+        """Call the reader as a plugin, so that an error's traceback begins in the reader's code.
 
-        The reader may change its offsets.
+        The arguments are copied, because the reader may change its offsets in place.
         """
         what = f"{method}() of {type(self._reader).__qualname__}"
         given = [_copy(argument) if isinstance(argument, Mapping) else argument for argument in arguments]
@@ -216,7 +224,7 @@ class PySparkSourceTask(SourceTask):
 
 @dataclass(frozen=True)
 class PartitionReader:
-    """An ArrowReader of the partitions of a stream reader; without one, the splits are lists of rows."""
+    """An ArrowReader of a stream reader's partitions. Without `reader`, the splits are lists of rows already read."""
 
     source: DataSource
     reader: DataSourceStreamReader | None
@@ -225,11 +233,11 @@ class PartitionReader:
 
     @property
     def schema(self) -> str:
-        """A struct `value`, and the columns that `record` makes."""
+        """A struct `value`, and the columns that `record` defines."""
         return self.record.ddl(self.columns)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition. Raises DataError for a row that names no topic, or no timestamp."""
+        """Yield the rows of a partition. Raises DataError for a row without a topic or a timestamp."""
         if split is None:
             return
         rows = split if self.reader is None else self.reader.read(split)
@@ -241,7 +249,7 @@ class PartitionReader:
 
 
 def _copy(offset: Any) -> Any:
-    """Return an offset as Spark keeps it, as JSON: a reader may update one dict in place."""
+    """Return a copy of an offset as Spark stores it, in JSON. The reader may change the original in place."""
     return json.loads(json.dumps(offset))
 
 

@@ -14,7 +14,10 @@ from fencepost.api.record import SourcePartition
 from fencepost.config.config_transformer import without_placeholders
 
 Declared = ConfigDef | Mapping[str, Any] | None
-"""A ConfigDef, or name -> type, default value, or a pair of either with the documentation."""
+"""A ConfigDef, or a dict whose keys are the names of properties.
+
+Each value is the property's type or its default value, or a pair: the type or default value, and the documentation.
+"""
 
 PartitionsOf = Sequence[Any] | Callable[[Mapping[str, Any]], Sequence[Any]] | None
 """The source partitions, or a function of the configuration that returns them."""
@@ -29,7 +32,7 @@ _TYPES: Final = {str: _T.STRING, bool: _T.BOOLEAN, int: _T.LONG, float: _T.DOUBL
 def own_properties(declared: Declared) -> ConfigDef | None:
     """Return the definitions of a function's own properties, None if it declares none.
 
-    In the short form a type declares a required property, and a value declares its default and type: `{"url": str,
+    In the short form, a type declares a required property; a value declares its default and its type: `{"url": str,
     "page.size": 100, "token": (ConfigDef.Type.PASSWORD, "The API's token")}`. Raises TypeError for any other form.
     """
     if declared is None or isinstance(declared, ConfigDef):
@@ -74,8 +77,8 @@ def check_partitions(partitions: Any) -> None:
 def partitions_of(partitions: PartitionsOf, config: Mapping[str, Any], function: str) -> list[str]:
     """Return the source partitions of a configuration, each as JSON.
 
-    Raises ConfigError for none, for duplicates, and for values that source partitions cannot have, and the errors of
-    their function.
+    Raises ConfigError if there are none, for duplicates, and for values that source partitions cannot have. Raises the
+    errors of the partitions function.
     """
     found: Any = partitions
     what = f"partitions of the source function {function}"
@@ -87,7 +90,7 @@ def partitions_of(partitions: PartitionsOf, config: Mapping[str, Any], function:
 
 
 def source_partition(function: str, partition: Any) -> SourcePartition:
-    """Return the source partition of a function's partition; without partitions, `partition` is None."""
+    """Return the source partition for one declared partition, or for None if the function declares no partitions."""
     if partition is None:
         return {SOURCE: function}
     return {SOURCE: function} | (dict(partition) if isinstance(partition, Mapping) else {_PARTITION: partition})

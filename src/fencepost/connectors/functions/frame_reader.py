@@ -1,4 +1,7 @@
-"""Makes batches of the frames that a source function yields. The columns go to the converters unchanged, in Arrow."""
+"""Makes batches from the frames that a source function yields.
+
+The columns reach the converters unchanged, as Arrow data.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from fencepost.connectors.functions.frames import as_table
 from fencepost.connectors.rows.arrow_columns import records_or_refused, spark_columns
 from fencepost.connectors.rows.record_mapping import RecordColumns
 
-# Converted together: their values and the texts made of them fit into a processor's cache.
+# This many rows are converted together: their values, and the texts made of these, fit into a processor's cache.
 _ROWS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class FrameReader:
-    """A TolerantReader of frames that are in memory. A split is a slice of one, with the number of its first row.
+    """A TolerantReader of frames in memory. A split is a slice of a frame, with the number of the slice's first row.
 
-    `where` names the frame in messages.
+    `where` names the frame in error messages.
     """
 
     where: str
@@ -32,8 +35,8 @@ class FrameReader:
 
     @property
     def schema(self) -> str:
-        """A struct `value`, and the columns that `record` makes."""
-        # A frame without columns also has no rows.
+        """A struct `value`, and the columns that `record` defines."""
+        # A schema needs a column. A frame without columns has no rows, so the column's type is irrelevant.
         return self.record.ddl(self.columns) if self.columns.fields else "value STRING"
 
     def read(self, split: tuple[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -47,7 +50,7 @@ class FrameReader:
             yield part
 
     def read_tolerant(self, split: tuple[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield the rows, and as JSON those without topic or timestamp or with a value that does not fit."""
+        """Yield the rows. A row without topic or timestamp, or with a value that does not fit, becomes a RefusedRow."""
         first, rows = split
         yield from records_or_refused(
             rows, self.columns, self.record, lambda row: {"row": str(row)}, exact=True, first=first
@@ -55,7 +58,10 @@ class FrameReader:
 
 
 class FrameBatches:
-    """Makes a batch of each frame. The columns of the last frame are kept, since most frames have the same ones."""
+    """Makes a batch of each frame.
+
+    The columns of the previous frame are kept, because most frames have the same columns.
+    """
 
     def __init__(self, record: RecordColumns, where: str) -> None:
         self._record = record
@@ -64,10 +70,10 @@ class FrameBatches:
         self._reader: FrameReader | None = None
 
     def batch(self, frame: Any, partition: SourcePartition, offset: SourceOffset) -> SourceBatch:
-        """Return a frame's batch, which the worker writes itself: the rows are in its memory.
+        """Return a frame's batch. The worker writes it without Spark, because the rows are in the worker's memory.
 
-        Raises DataError for columns that Connect's data types cannot hold, ConfigError for properties that name other
-        columns.
+        Raises DataError for columns that Connect's data types cannot represent, and ConfigError for properties that
+        name columns which the frame does not have.
         """
         table = as_table(frame, self._where)
         splits: list[tuple[int, pa.RecordBatch]] = []

@@ -1,10 +1,10 @@
-"""Frames that a source function yields, as Arrow tables: from pyarrow, pandas, polars, and anything that exports Arrow.
+"""Converts frames from source functions to Arrow tables: pyarrow, pandas, polars, and anything that exports Arrow.
 
 An export follows the Arrow PyCapsule interface: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
-Arrow data are not changed. In pandas a missing value is NaN, NaT, NA or None, and each is null here. A column of dtype
-object must have values of one type: Arrow would turn texts into bytes, numbers into other numbers, and datetimes into
-dates.
+Arrow data are not changed. In pandas a missing value is NaN, NaT, NA or None; each of these becomes null. A column of
+dtype object must have values of one type: otherwise Arrow would turn texts into bytes, numbers into other numbers, and
+datetimes into dates.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from fencepost.api.required_fields import check_required, with_schema
 
 _STREAM: Final = "__arrow_c_stream__"
 _ARRAY: Final = "__arrow_c_array__"
-# The extension types whose storage is the value itself. For others it is not: the storage of pandas' periods is
-# numbers.
+# The extension types whose storage is the value itself. Other extension types store something else: for example, pandas
+# stores periods as numbers.
 _PLAIN_EXTENSIONS: Final = frozenset({"arrow.json", "arrow.uuid"})
-# Most columns of dtype object are texts. All values of one of these types are alike.
+# A column of dtype object needs no further check if all of its values have the same type, and that is one of these.
+# Most such columns contain texts.
 _SIMPLE: Final = (str, bytes, bool, int, Decimal)
 _MISSING: Final = frozenset({"NoneType", "NaTType", "NAType"})
-# Arrow takes the microseconds alone of a Timestamp in a column of dtype object.
+# In a column of dtype object, Arrow keeps only the microseconds of a Timestamp.
 _NANOSECONDS: Final = "Timestamp with nanoseconds"
-# How a nested type is made of its fields.
+# How a nested type is constructed from its fields.
 _NESTED: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, list[pa.Field]], pa.DataType]], ...]] = (
     (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
     (pa.types.is_list, lambda _, fields: pa.list_(*fields)),
@@ -43,23 +44,23 @@ _NESTED: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, list[pa.Field]]
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value that a function yields is a frame, not a row."""
+    """Return whether a value that a function yields is a frame and not a row."""
     kind = type(value)
     return hasattr(kind, _STREAM) or hasattr(kind, _ARRAY) or _is_pandas(value)
 
 
 def as_table(frame: Any, where: str) -> pa.Table:
-    """Return a frame as a table whose columns are in one piece.
+    """Return a frame as a table whose columns have one chunk each.
 
-    `where` names the frame in messages. Raises DataError, with the column, for types without a form in Arrow, and for
-    values that a conversion would change.
+    `where` names the frame in error messages. Raises DataError, naming the column, for types that Arrow cannot
+    represent, and for values that a conversion would change.
     """
     table = _of_pandas(frame, where) if _is_pandas(frame) else _exported(frame, where)
     for field in table.schema:
         _check_extensions(field.type, field.name, where, nested=False)
     if table.num_rows and not table.num_columns:
         raise DataError(f"There are rows without any column in {where}: yield a frame with columns")
-    # Arrow cannot pick rows out of views.
+    # Arrow cannot select rows from columns of string views.
     schema = pa.schema([field.with_type(_without_views(field.type)) for field in table.schema])
     made = with_schema(table, schema).combine_chunks()
     try:
@@ -75,13 +76,13 @@ def as_table(frame: Any, where: str) -> pa.Table:
 
 
 def _is_pandas(value: object) -> bool:
-    # It is a frame of pandas only if pandas was imported.
+    # A value can only be a frame of pandas if pandas was imported.
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, getattr(pandas, "DataFrame", ()))
 
 
 def _exported(frame: Any, where: str) -> pa.Table:
-    # Polars exports the addresses of Python objects, as bytes.
+    # Polars exports Python objects as the bytes of their memory addresses.
     schema = getattr(frame, "schema", None)
     if type(frame).__module__.startswith("polars.") and isinstance(schema, Mapping):
         for name, kind in schema.items():
@@ -107,7 +108,7 @@ def _of_pandas(frame: Any, where: str) -> pa.Table:
             "index with frame.reset_index(drop=True)"
         )
     if named:
-        # A named index is data; an unnamed one only counts.
+        # An index with a name is data; an index without a name only counts the rows.
         frame = frame.reset_index(level=named) if len(named) < frame.index.nlevels else frame.reset_index()
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -129,7 +130,7 @@ def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
         return
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for value in column:
-        for place, kind in _kinds(value, name):
+        for place, kind in _types_in(value, name):
             kinds[place].add(kind)
     for place, found in kinds.items():
         if _NANOSECONDS in found:
@@ -144,30 +145,33 @@ def _check_objects(column: Iterable[Any], name: str, where: str) -> None:
             )
 
 
-def _kinds(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the types in a value with their places. Missing values have no type."""
+def _types_in(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the types in a value, each with the path to it. Missing values have no type."""
     kind = type(value)
     if kind is str:
         yield place, "str"
     elif isinstance(value, Mapping):
         yield place, "dict"
         for name, member in value.items():
-            yield from _kinds(member, f"{place}.{name}")
+            yield from _types_in(member, f"{place}.{name}")
     elif isinstance(value, list | tuple | set | frozenset) or kind.__name__ == "ndarray":
         yield place, "list"
         for item in value:
-            yield from _kinds(item, f"{place}[]")
+            yield from _types_in(item, f"{place}[]")
     elif isinstance(value, datetime) and kind.__name__ not in _MISSING:
         if getattr(value, "nanosecond", 0):
             yield place, _NANOSECONDS
         yield place, f"{kind.__name__} {'without' if value.tzinfo is None else 'with'} a time zone"
-    # Only NaN differs from itself.
+    # Only NaN differs from itself, and it counts as missing.
     elif kind.__name__ not in _MISSING and value == value:  # noqa: PLR0124 - see above
         yield place, kind.__name__
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """The type with texts in place of views of texts. In it all fields may be null, so that a cast refuses no null struct."""
+    """Return a type with strings in place of string views, and binary data in place of binary views.
+
+    All fields become nullable, so that a cast does not refuse null structs.
+    """
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):

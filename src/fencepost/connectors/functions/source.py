@@ -6,11 +6,11 @@
             yield issue, issue["id"]
 
 The decorated name is a connector class: `connector.class=my_module.issues`. The function is called with the last
-committed cursor, None at first. When it has ended and `poll.interval.ms` is over, it is called again with the last
-yielded cursor.
+committed cursor, at first with None. After the function has ended, it is called again with the cursor that it yielded
+last. A poll that finds no rows waits for `poll.interval.ms` before the next call.
 
-The package imports this module, so code for columns is imported where it is used: Arrow takes a fifth of a second,
-which commands without connectors would waste.
+The package imports this module, so modules that need Arrow are only imported in functions: importing Arrow takes a
+fifth of a second, and would slow down commands that run no connectors.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ from fencepost.connectors.functions.declared import (
 )
 
 Cursor = str | int | float | bool | Mapping[str, Any]
-"""A position in the source: a simple value, or a dict of them."""
+"""A position in the source: a simple value, or a dict of simple values."""
 
 SourceFunction = Callable[..., Iterable[tuple[Any, Cursor]]]
-"""`function(config, cursor)` yields `(row, cursor after the row)` pairs; with partitions, `function(config, cursor, partition)`."""
+"""`function(config, cursor)`, which yields pairs `(row, cursor after the row)`.
+
+A function with partitions is called as `function(config, cursor, partition)`.
+"""
 
 
 @overload
@@ -59,26 +62,28 @@ def source(
     """Make a connector of a function `function(config, cursor)` that yields `(row, cursor)` pairs.
 
     A row is the record's value, in any form that `SourceRecord.value` may have. The cursor is the position after the
-    row: when called with it, the function yields the next row first. A frame in place of a row, of pyarrow, pandas,
-    polars or anything that exports Arrow, has a row for each record, and the cursor is the one after all of them. `key`
-    is the name of a column of the rows, which are then dicts, for the records' key: it is the default of the property
-    `key.columns`. Without a key, `@source` needs no parentheses. The configuration has the properties of every source
-    of rows (`topic`, `key.columns`, `topic.column`, `timestamp.column`, `headers.columns`), `batch.rows` and
-    `poll.interval.ms`, and any others for the function.
+    row: if the function is called with this cursor, it starts with the next row. Instead of a row, the function may
+    yield a frame of pyarrow, pandas, polars or anything that exports Arrow. Each row of the frame becomes a record, and
+    the cursor is the position after all of them. `key` names the column for the records' key; the rows must then be
+    dicts. This name is the default of the property `key.columns`. Without a key, `@source` needs no parentheses. The
+    configuration has the properties of every source of rows (`topic`, `key.columns`, `topic.column`,
+    `timestamp.column`, `headers.columns`), `batch.rows` and `poll.interval.ms`, and any other properties for the
+    function.
 
-    `config` declares the function's own properties. They are checked like any connector's, and the function gets their
-    typed values: `{"url": str, "page.size": 100, "since": ("2026-01-01", "The first day")}`, where a type declares a
-    required property and a value a default, or a ConfigDef. `partitions` are source partitions, as texts, numbers or
-    dicts of them, or a function of the configuration that returns them. They are shared out over `tasks.max` tasks, and
-    each has its own cursor: the function is called with `(config, cursor, partition)` for each. Without them the
-    connector has one task.
+    `config` declares the function's own properties. They are checked like the properties of any connector, and the
+    function gets typed values. `config` is a ConfigDef, or a dict such as `{"url": str, "page.size": 100, "since":
+    ("2026-01-01", "The first day")}`, in which a type declares a required property and a value is a default.
+    `partitions` are source partitions: texts, numbers, or dicts of these, or a function that returns them for a
+    configuration. They are distributed over `tasks.max` tasks, and each has its own cursor: the function is called with
+    `(config, cursor, partition)` for each. Without partitions the connector has one task.
 
-    Raises TypeError for anything but such a function, and for declarations in another form.
+    Raises TypeError for an object that is not a function with these parameters, for an async function, and for an
+    invalid declaration.
     """
     own = own_properties(config)
     check_partitions(partitions)
 
-    def made(function: SourceFunction) -> type[SourceConnector]:
+    def decorate(function: SourceFunction) -> type[SourceConnector]:
         _check_function(function, partitioned=partitions is not None)
         attributes = {
             "__module__": function.__module__,
@@ -92,7 +97,7 @@ def source(
         }
         return type(function.__name__, (FunctionSourceConnector,), attributes)
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 def _check_function(function: Any, *, partitioned: bool) -> None:
@@ -113,23 +118,23 @@ def _check_function(function: Any, *, partitioned: bool) -> None:
 
 
 class FunctionSourceConnector(SourceConnector):
-    """The base of the connectors that `source` makes."""
+    """The base class of the connectors that `source` creates."""
 
-    # A SourceFunction, as a static method.
+    # A SourceFunction, stored as a static method.
     function: ClassVar[Any]
     key: ClassVar[str | None]
     own: ClassVar[ConfigDef | None]
-    # As given to the decorator.
+    # The partitions as given to the decorator.
     partitions: ClassVar[Any]
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the properties of every function's source; the others are the function's own."""
+        """Return the definitions of the properties of every function source, and of the function's own properties."""
         from fencepost.connectors.functions.task import definitions  # noqa: PLC0415 - see the module
 
         return definitions(self.key, self.own)
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and those that depend on others."""
+        """Check each property, and the properties that depend on others."""
         from fencepost.connectors.rows.record_mapping import validate_columns  # noqa: PLC0415 - see the module
 
         return validate_columns(super().validate(config))
@@ -149,7 +154,10 @@ class FunctionSourceConnector(SourceConnector):
         return type(f"{type(self).__name__}Task", (FunctionSourceTask,), attributes)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return one task, or the tasks that share the source partitions. Raises ConfigError for invalid ones."""
+        """Return the configurations of the tasks that share the source partitions; one task if there are no partitions.
+
+        Raises ConfigError for invalid source partitions.
+        """
         from fencepost.connectors.functions.task import PARTITIONS, function_config  # noqa: PLC0415 - see the module
 
         config = dict(self.context.configs())
@@ -161,7 +169,7 @@ class FunctionSourceConnector(SourceConnector):
         return [config | {PARTITIONS: f"[{', '.join(share)}]"} for share in shares]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Say yes: the function resumes at its cursor."""
+        """Return SUPPORTED: the function resumes at its cursor."""
         del config
         return ExactlyOnceSupport.SUPPORTED
 
@@ -170,7 +178,7 @@ class FunctionSourceConnector(SourceConnector):
         config: Config,
         offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
-        """Refuse offsets that would not reach the function. Offsets of any source partition may be removed."""
+        """Refuse offsets of source partitions that the function does not have. Any offset may be removed."""
         del config
         own = source_partition(self.function.__qualname__, None)
         for partition, offset in offsets:

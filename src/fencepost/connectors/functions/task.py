@@ -1,4 +1,4 @@
-"""The task of a function source: it reads the source partitions of the task in turn."""
+"""The task of a function source: reads the source partitions of the task in turn."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fencepost.connectors.functions.function_reader import FunctionReader
 from fencepost.connectors.rows.record_mapping import TOPIC, RecordColumns, define_record_columns
 
 PARTITIONS: Final = "source.partitions"
-"""The property of a task with its share of the source partitions, as JSON."""
+"""The property of a task that contains the task's share of the source partitions, as JSON."""
 
 _ROWS: Final = "batch.rows"
 _INTERVAL: Final = "poll.interval.ms"
 
 
 def definitions(key: str | None, own: ConfigDef | None) -> ConfigDef:
-    """Return the definitions of the properties of a function's source; `key` and `own` are the decorator's.
+    """Return the definitions of the properties of a function source; `key` and `own` come from the decorator.
 
-    Raises ConfigError for a property of the function's own that every function has.
+    Raises ConfigError if the function declares a property that every function source has.
     """
     integer, long, low = ConfigDef.Type.INT, ConfigDef.Type.LONG, ConfigDef.Importance.LOW
     common = (
@@ -48,14 +48,14 @@ def definitions(key: str | None, own: ConfigDef | None) -> ConfigDef:
 
 
 def function_config(parsed: Mapping[str, Any], config: Mapping[str, str], own: ConfigDef | None) -> dict[str, Any]:
-    """Return the configuration of a function: all properties as texts, with typed values for the declared ones."""
+    """Return the configuration for a function: all properties as texts, but typed values for declared properties."""
     return {**config, **{name: parsed[name] for name in (() if own is None else own.keys())}}
 
 
 class FunctionSourceTask(SourceTask):
     """Calls the function for each of its source partitions."""
 
-    # A SourceFunction, as a static method.
+    # A SourceFunction, stored as a static method.
     function: ClassVar[Any]
     key: ClassVar[str | None]
     own: ClassVar[ConfigDef | None]
@@ -67,7 +67,6 @@ class FunctionSourceTask(SourceTask):
     def start(self, config: Config) -> None:
         """Start after the committed cursors. Raises ConfigError for properties that contradict each other."""
         parsed = definitions(self.key, self.own).parse(config)
-        self._interval_s = parsed[_INTERVAL] / 1000
         record = RecordColumns.from_values(parsed)
         given: list[list[Any]] = [[part] for part in json.loads(config[PARTITIONS])] if PARTITIONS in config else [[]]
         properties = {name: text for name, text in config.items() if name != PARTITIONS}
@@ -82,23 +81,28 @@ class FunctionSourceTask(SourceTask):
                     position,
                     topic=parsed[TOPIC],
                     limit=parsed[_ROWS],
+                    interval_s=parsed[_INTERVAL] / 1000,
                     record=record,
                 )
             )
 
     def poll(self) -> PollResult:
-        """Return the next rows or frame; None when the function has ended for all partitions, after the interval."""
+        """Return the next rows or frame; None if the function has ended for all partitions and yielded nothing.
+
+        Waits first if every function has ended, until one may be called again.
+        """
+        if self._stopping.wait(min((reader.seconds_to_call for reader in self._readers), default=0.0)):
+            return None
         for _ in range(len(self._readers)):
             reader = self._readers[0]
             self._readers.rotate(-1)
             found = reader.read()
             if found is not None:
                 return found
-        self._stopping.wait(self._interval_s)
         return None
 
     def at_end(self) -> bool:
-        """Return whether the last call of the function yielded nothing, for every partition."""
+        """Return whether, for every partition, the last call of the function yielded nothing."""
         return all(reader.ended for reader in self._readers)
 
     def stop(self) -> None:

@@ -1,1 +1,1 @@
-"""JdbcSource: reads tables by query, without losing a row."""
+"""JdbcSource: reads database tables by queries, without losing rows."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ADDRESS: Final = re.compile(r"//(?P<hosts>[^/?]*)(?:/(?P<database>[^?]*))?")
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.%]+\]|[^:]*)(?::(?P<port>\d+))?")
 
-# JDBC's names of parameters, and libpq's.
+# The names of JDBC's parameters, and the corresponding names of libpq's parameters.
 _PARAMETERS: Final = {
     "user": "user", "password": "password", "sslmode": "sslmode", "sslrootcert": "sslrootcert", "sslcert": "sslcert",
     "sslkey": "sslkey", "sslpassword": "sslpassword", "ApplicationName": "application_name",
@@ -49,7 +49,10 @@ _CORRECTED: Final = f"{URL}, {USER} and {PASSWORD}"
 
 @dataclass(frozen=True)
 class PostgresAddress:
-    """The address of a database, as libpq's parameters. `name` is for messages. It can be pickled."""
+    """The address of a database, as connection parameters of libpq.
+
+    `name` is for messages. The object can be pickled.
+    """
 
     name: str
     parameters: Mapping[str, str] = field(repr=False)
@@ -88,9 +91,9 @@ class PostgresAddress:
 
 @contextmanager
 def translated(what: str, address: PostgresAddress, *, on_loss: Callable[[], object]) -> Iterator[None]:
-    """Raise errors of psycopg as fencepost's: RetriableError for a lost connection, after `on_loss`, else DataError.
+    """Convert errors of psycopg: to RetriableError for a lost connection, after a call of `on_loss`, else to DataError.
 
-    `what` names the table or query.
+    `what` names the table or query in messages.
     """
     driver = load_driver()
     try:
@@ -113,7 +116,7 @@ def _first(error: Exception) -> str:
 def _hosts(text: str) -> dict[str, str]:
     names, ports = [], []
     if "@" in text:
-        # This text may be a password, and messages are stored and logged.
+        # The message does not contain the text before the @: it may be a password, and messages are stored and logged.
         raise ConfigError(
             f"The property {URL} has a user before its host, which JDBC URLs do not have: set {USER} and {PASSWORD}",
             name=URL,

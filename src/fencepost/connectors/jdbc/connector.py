@@ -1,7 +1,7 @@
 """JdbcSource: rows of a database's tables, or of a query.
 
 The tables are found when the connector starts, and distributed over up to `tasks.max` tasks. The value of a record is
-the row as a struct; the key is null (the transform ValueToKey makes one of columns).
+the row as a struct. The key is null (the transform ValueToKey makes a key of columns).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JdbcSourceConnector(SourceConnector):
         return CONFIG
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and those that depend on others. The database is not contacted."""
+        """Check each property, and the properties that depend on others. The database is not contacted."""
         values = super().validate(config)
         if not any(value.errors for value in values):
             _blame(values, lambda: self._check(JdbcConfig.parse(config)))
@@ -75,9 +75,10 @@ class JdbcSourceConnector(SourceConnector):
             )  # fmt: skip
 
     def known_schemas(self, config: Config) -> dict[str, str]:
-        """Return the columns of the tables or the query on PostgreSQL, as they are now.
+        """Return the present columns of the tables or the query, if the database is PostgreSQL.
 
-        None while the database cannot be asked, and for other databases, whose types only Spark tells.
+        The result is empty if the database cannot be reached, if a column names the topic, and for other databases:
+        only Spark knows their types.
         """
         parsed = JdbcConfig.parse(config)
         if not parsed.on_postgres or parsed.record.topic:
@@ -99,11 +100,14 @@ class JdbcSourceConnector(SourceConnector):
         return PostgresAddress.of(parsed.values, self.context.allowed_paths)
 
     def task_class(self) -> type[SourceTask]:
-        """Return the class for PostgreSQL, or for the databases that Spark's JDBC reads."""
+        """Return the task class for PostgreSQL, or the task class for databases that Spark's JDBC reads."""
         return PostgresTableTask if JdbcConfig.parse(self.context.configs()).on_postgres else SparkJdbcTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Distribute the tables. A task's configuration does not depend on the number of tasks."""
+        """Distribute the tables over at most `max_tasks` tasks.
+
+        Task configurations leave out the framework's properties, because a changed `tasks.max` would restart all tasks.
+        """
         own = {name: value for name, value in self._config.items() if name in CONFIG.keys()}  # noqa: SIM118 - a method
         if self._tables is None:
             return [own]
@@ -112,7 +116,7 @@ class JdbcSourceConnector(SourceConnector):
         return [own | {TASK_TABLES: f"[{', '.join(share)}]"} for share in shares]
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
-        """Say yes: a task's configuration names its tables, and each table belongs to one task."""
+        """Return True: a task's configuration names its tables, and each table belongs to one task."""
         return True
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
@@ -122,7 +126,7 @@ class JdbcSourceConnector(SourceConnector):
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
     ) -> bool:
-        """Refuse offsets that a task could not start from."""
+        """Return True. Raises DataError for offsets at which a task could not start."""
         mode = JdbcConfig.parse(config).mode
         for partition, offset in offsets:
             if offset is None:
@@ -139,7 +143,7 @@ class JdbcSourceConnector(SourceConnector):
 
 
 def _blame(values: Sequence[ConfigValue], check: Callable[[], object]) -> None:
-    """Assign the ConfigError of a check to the property that it names."""
+    """Run a check, and assign its ConfigError to the property that the error names."""
     try:
         check()
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The JDBC drivers of databases other than PostgreSQL, which Spark loads by the names of their classes."""
+"""The JDBC drivers of databases other than PostgreSQL. Spark loads a driver by its class name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE_URI: Final = "file:"
 
 
 def driver_class(url: str) -> str:
-    """Return the class of the driver for a JDBC URL. Raises ConfigError for a database that is not known."""
+    """Return the driver's class name for a JDBC URL. Raises ConfigError for an unknown database."""
     kind = url.split(":")[1]
     if kind not in _DRIVERS:
         raise ConfigError(
@@ -34,7 +34,7 @@ def driver_class(url: str) -> str:
 
 
 def check_url(url: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError for a database that is not known, or whose file may not be read."""
+    """Raise ConfigError for an unknown database, or for a database whose file may not be read."""
     driver_class(url)
     if url.lower().startswith(_SQLITE):
         try:
@@ -46,13 +46,13 @@ def check_url(url: str, allowed: AllowedPaths) -> None:
 def _sqlite_file(name: str) -> str:
     """Return the path that SQLite opens for a name (https://www.sqlite.org/uri.html). Raises ConfigError."""
     if name.lower().startswith(_RESOURCE):
-        raise ConfigError(f"{_RESOURCE} has the driver fetch a URL: give the path of the database's file")
+        raise ConfigError(f"{_RESOURCE} makes the driver fetch a URL: give the path of the database's file")
     path = name.partition("?")[0]
     if not path.startswith(_FILE_URI):
         return path
     path = path.removeprefix(_FILE_URI).partition("#")[0]
     if path.startswith("//"):
-        # A host, which is empty or localhost.
+        # The text between // and the next / is a host: empty or localhost.
         path = "/" + path[2:].partition("/")[2]
     path = unquote(path)
     if "\0" in path:

@@ -1,14 +1,15 @@
 """Source partitions and offsets of JdbcSource.
 
-Offsets of the modes incrementing and timestamp have the form of the well-known JDBC source connector, so that one can
-replace the other and continue:
+Offsets of the modes incrementing and timestamp have the same form as in the well-known JDBC source connector, so
+that one connector can replace the other and continue:
 
-    {"protocol": "1", "table": "schema.table"}   {"incrementing": 17, "timestamp": 1700000000123, "timestamp_nanos": 123456000}
+    {"protocol": "1", "table": "schema.table"}   {"incrementing": 17, "timestamp": 1700000000123,
+                                                  "timestamp_nanos": 123456000}
     {"query": "query"}                           the same
 
-`incrementing` is a text where the id has a fraction or more than 64 bits: "17.250". `timestamp` is in milliseconds
-since 1970; `timestamp_nanos` is the fraction of its second. The mode snapshot has the same partitions, with a Snapshot
-and its server; the mode bulk stores the time of its last read.
+`incrementing` is a text if the id has a fraction or more than 64 bits: "17.250". `timestamp` is in milliseconds since
+1970; `timestamp_nanos` is the fraction of its second in nanoseconds. The mode snapshot has the same partitions; its
+offset contains a Snapshot and identifies the server. The mode bulk stores the time of its last read.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def table_partition(table: TableId) -> dict[str, str]:
 
 
 def named_partition(name: str) -> dict[str, str]:
-    """Return the source partition of a table by its name with the schema."""
+    """Return the source partition of a table, given the table's name with its schema."""
     return {_PROTOCOL: "1", _TABLE: name}
 
 
@@ -61,25 +62,32 @@ def table_partitions(table: TableId, database: str) -> list[dict[str, str]]:
     """Return the source partitions that a connector may have used for a table, the current one first."""
     return [
         table_partition(table),
-        # Old versions write this one, with a driver that reports the name of the database.
+        # Old versions wrote this partition, if the driver reported the name of the database.
         {_PROTOCOL: "1", _TABLE: f"{database}.{table}"},
         {_TABLE: table.name},
     ]
 
 
 def is_partition(partition: Mapping[str, Any]) -> bool:
-    """Return whether this is a source partition of JdbcSource."""
+    """Return whether a partition is a source partition of JdbcSource."""
     return dict(partition) == QUERY_PARTITION or {_TABLE} <= set(partition) <= {_TABLE, _PROTOCOL, _BULK}
 
 
 def bulk_partition(partition: Mapping[str, str]) -> dict[str, str]:
-    """Return the source partition for bulk reads: a separate one, so that a change of the mode finds its old offset."""
+    """Return the source partition for bulk reads.
+
+    The other modes use another source partition. So a connector that is changed to mode=bulk, and later back,
+    continues from the offset of the earlier mode.
+    """
     return {**partition, _BULK: "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnOffset:
-    """The last id and timestamp that were read: `timestamp` in microseconds since 1970. Unused ones are None."""
+    """The last id and timestamp that were read.
+
+    `timestamp` is in microseconds since 1970. Values that are not used are None.
+    """
 
     incrementing: Decimal | None = None
     timestamp: int | None = None
@@ -123,7 +131,7 @@ def whole_if_small(number: Decimal) -> int | Decimal:
 
 
 def _number(value: Any) -> Decimal | None:
-    """Return the number in an offset, stored as an int or a text; None if it has none."""
+    """Return a number that an offset stores as an int or a text; None for any other value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
     return Decimal(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
@@ -133,10 +141,11 @@ def _number(value: Any) -> Decimal | None:
 class SnapshotOffset:
     """The delivered part of a table: the rows of the transactions in `snapshot`.
 
-    `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
-    the server's data, and `timeline` their timeline, which a failover changes. The committed ones among these
-    transactions are before the position `lsn` of its WAL, which is flushed. `relations` are the numbers of the tables
-    that were read, see `relations`; None in offsets of old versions.
+    `column` is the column that contains the transaction of each row; None stands for PostgreSQL's own column xmin.
+    `system` is the system identifier of the server's data, and `timeline` is its timeline, which changes at a failover.
+    The server's WAL is flushed up to the position `lsn`, and all commits of transactions in the snapshot are before
+    this position. `relations` are the numbers (oid) of the tables that were read, see `relations`; None in offsets of
+    old versions.
     """
 
     snapshot: Snapshot
@@ -176,17 +185,17 @@ class SnapshotOffset:
             _TIMELINE: self.timeline,
             _LSN: lsn_text(self.lsn),
         }
-        # Offsets have no nested values.
+        # Offsets cannot contain nested values.
         return offset if self.relations is None else offset | {_RELATIONS: ",".join(map(str, self.relations))}
 
 
 def bulk_offset(milliseconds: int) -> dict[str, int]:
-    """Return the offset of a bulk read that began at this time."""
+    """Return the offset of a bulk read that began at this time, in milliseconds since 1970."""
     return {_BULK: milliseconds}
 
 
 def bulk_time(offset: Offset | None) -> int | None:
-    """Return the start of the last bulk read, in milliseconds since 1970; None if there was none. Raises DataError."""
+    """Return the start of the last bulk read in milliseconds since 1970, None if there was none. Raises DataError."""
     if offset is None:
         return None
     if not isinstance(offset.get(_BULK), int):
@@ -195,5 +204,5 @@ def bulk_time(offset: Offset | None) -> int | None:
 
 
 def first_found(offsets: Sequence[Offset | None]) -> tuple[int, Offset | None]:
-    """Return the first existing offset, and its partition; the first partition if there is none."""
+    """Return the first offset that exists, with its partition's index; if there is no offset, index 0."""
     return next(((i, offset) for i, offset in enumerate(offsets) if offset is not None), (0, None))

@@ -1,10 +1,10 @@
-"""PostgreSQL's types: maps columns to types, and reads their texts.
+"""PostgreSQL's types: maps PostgreSQL columns to Spark types, and reads the texts of their values.
 
-The server writes every value as text (COPY, CSV), with the settings of `connection`. Usual values are parsed by
-pyarrow. Where that fails, `slow_column` reads a column value by value: it also knows years beyond 9999 and BC, and
-names values that cannot be represented.
+The server writes every value as text (COPY, CSV), with the session settings in `connection`. pyarrow parses usual
+values. If that fails, `slow_column` reads a column value by value: it can also read years beyond 9999 and BC, and its
+errors name values that cannot be represented.
 
-Any other type becomes a string: the text that PostgreSQL itself writes, which is exact.
+Types without a Spark type become strings: the text that PostgreSQL itself writes for the value, which is exact.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _INTEGERS: Final = ((2, t.ByteType()), (4, t.ShortType()), (9, t.IntegerType()),
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """A type of PostgreSQL, with domains resolved. `name` is the one in pg_type, `text` the one that users write.
+    """A type of PostgreSQL, with domains resolved. `name` is the name in pg_type, `text` the form that users write.
 
-    `modifier` is the type modifier, -1 if there is none; `element` is an array's item type. `is_enum`: its values are
-    labels.
+    `modifier` is the type modifier, -1 if there is none; `element` is the item type of an array. `is_enum` says that
+    the type's values are labels.
     """
 
     name: str
@@ -62,7 +62,7 @@ class PgType:
 
 
 def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:
-    """Return the Spark type for a type."""
+    """Return the Spark type for a type of PostgreSQL."""
     if kind.element is not None:
         return t.ArrayType(spark_type(kind.element, mapping))
     if not kind.built_in:
@@ -75,7 +75,7 @@ def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:
 def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
     found = precision_and_scale(modifier)
     if found is None:
-        # Without a precision each value has its own scale.
+        # Without a precision, each value may have a scale of its own.
         return t.DoubleType() if mapping is NumericMapping.BEST_FIT else t.StringType()
     precision, scale = found
     digits, scale = max(precision - min(scale, 0), scale), max(scale, 0)
@@ -89,19 +89,22 @@ def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
 
 
 def parsed_by_arrow(kind: t.DataType) -> pa.DataType | None:
-    """Return the Arrow type as which pyarrow parses usual texts of a type, None if it cannot."""
+    """Return the Arrow type with which pyarrow parses the usual texts of a type, None if pyarrow cannot parse them."""
     return None if isinstance(kind, t.BinaryType | t.ArrayType) else arrow_type(kind)
 
 
 def quick_column(kind: t.DataType, array: pa.Array) -> pa.Array:
-    """Return a column as its Arrow type, from pyarrow's values. Raises ValueError or DataError for unusual values."""
+    """Convert a column to its Arrow type, from the values that pyarrow parsed.
+
+    Raises ValueError or DataError for unusual values.
+    """
     if isinstance(kind, t.BinaryType | t.ArrayType):
         return pa.array([_value(kind, text) for text in array.to_pylist()], arrow_type(kind))
     return array
 
 
 def slow_column(kind: t.DataType, texts: Sequence[str | None], where: str) -> pa.Array:
-    """Return the Arrow array of a column's texts. Raises DataError with a value that cannot be represented.
+    """Return the Arrow array of a column's texts. Raises DataError for a value that cannot be represented.
 
     `where` names the column: `The column "at" (date) of the table public.t`.
     """
@@ -119,9 +122,9 @@ def slow_column(kind: t.DataType, texts: Sequence[str | None], where: str) -> pa
 
 
 def _value(kind: t.DataType, text: str | None) -> Any:
-    """Return a text in the form that pyarrow parses for a type.
+    """Return the value of a text, in the form that pyarrow needs for the type.
 
-    Raises ValueError or ArithmeticError with the reason.
+    Raises ValueError or ArithmeticError, with the reason.
     """
     return None if text is None else _PARSERS.get(type(kind), _whole)(kind, text)
 

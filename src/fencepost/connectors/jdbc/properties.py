@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -27,7 +27,7 @@ class Mode(StrEnum):
 
 
 class NumericMapping(StrEnum):
-    """How numeric columns are represented."""
+    """How values of numeric columns are represented."""
 
     NONE = "none"
     PRECISION_ONLY = "precision_only"
@@ -69,7 +69,7 @@ UNSUPPORTED: Final = {
     "timestamp.granularity": "timestamps are Connect's Timestamp, in milliseconds",
     "transaction.isolation.mode": "each read is one statement, or one exported snapshot",
 }
-"""Properties of the well-known connector that this one lacks, with the behaviour here."""
+"""Properties of the well-known connector that this connector lacks, each with the behaviour of this connector."""
 
 _MAPPINGS: Final = (*NumericMapping, "best_fit_eager_double")
 
@@ -99,106 +99,117 @@ CONFIG: Final = define_row_columns(
     ConfigDef()
     .define(
         URL, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "The database, for example jdbc:postgresql://host:5432/database.",
+        "The JDBC URL of the database, for example jdbc:postgresql://host:5432/database.",
         validator=_url,
     )
     .define(USER, _Type.STRING, None, _Importance.HIGH, "The user to connect as.")
     .define(PASSWORD, _Type.PASSWORD, None, _Importance.HIGH, "The user's password.")
     .define(
         MODE, _Type.STRING, Mode.SNAPSHOT, _Importance.HIGH,
-        "How new rows are found. snapshot: rows of transactions that have ended since the last poll; none is "
-        "lost or doubled. bulk: all rows, each time. incrementing, timestamp, timestamp+incrementing: those with a "
-        "higher id or a later timestamp than the last one; rows of transactions that commit out of that order are "
-        "lost.",
+        "How new rows are found. snapshot: by the transactions that have ended since the last poll; no row is lost or "
+        "duplicated. bulk: all rows are read each time. incrementing, timestamp, timestamp+incrementing: rows with a "
+        "higher id or a later timestamp than the last row that was read. In these three modes a row is lost if its "
+        "transaction commits after rows with higher ids or later timestamps were read.",
         validator=one_of(tuple(Mode)),
     )
     .define(
         INCREMENTING_COLUMN, _Type.STRING, "", _Importance.MEDIUM,
-        "The column with ids that grow with each new row, for the modes with incrementing. Empty: the table's only "
-        "identity or serial column.",
+        "The column whose ids grow with each new row, for the modes incrementing and timestamp+incrementing. Empty: "
+        "the table's only identity or serial column.",
     )
     .define(
         TIMESTAMP_COLUMNS, _Type.LIST, "", _Importance.MEDIUM,
-        "The column with the time of the last change, for the modes with timestamp. Of several, the first that is not "
-        "null counts.",
+        "The column with the time of the row's last change, for the modes timestamp and timestamp+incrementing. Of "
+        "several columns, the first that is not null counts.",
     )
     .define(
         TIMESTAMP_DELAY, _Type.LONG, 0, _Importance.MEDIUM,
-        "How old a timestamp must be before its row is read, so that transactions with earlier ones may end.",
+        "How old a timestamp must be before its row is read, in milliseconds, so that transactions with earlier "
+        "timestamps can commit first.",
         validator=at_least(0),
     )
     .define(
         TIMESTAMP_INITIAL, _Type.LONG, None, _Importance.LOW,
-        "The timestamp to start after, in milliseconds since 1970, where there is no offset; -1 is the present.",
+        "For a table without a committed offset: only rows with later timestamps are read, in milliseconds since "
+        "1970; -1 is the present. Unset: all rows are read.",
         validator=at_least(-1),
     )
     .define(
         SINGLE_WRITER, _Type.BOOLEAN, False, _Importance.MEDIUM,
-        "Promises that rows are committed in the order of their ids or timestamps, as a single writer does. Only then "
-        "the modes incrementing and timestamp deliver exactly once.",
+        "Whether rows are always committed in the order of their ids or timestamps, as a single writer does. The "
+        "modes incrementing, timestamp and timestamp+incrementing deliver exactly once only if you confirm this with "
+        "true.",
     )
     .define(
         WHITELIST, _Type.LIST, "", _Importance.HIGH,
         "The tables to read, each as table, schema.table or database.schema.table. Empty: all tables that the user "
         "may read.",
     )
-    .define(BLACKLIST, _Type.LIST, "", _Importance.MEDIUM, "The tables to leave out, in the same forms.")
+    .define(BLACKLIST, _Type.LIST, "", _Importance.MEDIUM, "The tables to leave out, in the forms of table.whitelist.")
     .define(
         TABLE_TYPES, _Type.LIST, "TABLE,PARTITIONED TABLE", _Importance.LOW,
         "The kinds of tables to read: TABLE, PARTITIONED TABLE, VIEW, MATERIALIZED VIEW, FOREIGN TABLE.",
     )
     .define(
         SCHEMA_PATTERN, _Type.STRING, None, _Importance.MEDIUM,
-        "The schemas to look for tables in, as a pattern of LIKE. By default all but the system's.",
+        "The schemas in which tables are looked for, as a pattern of SQL's LIKE. Unset: all but the system's schemas.",
     )
     .define(
         CATALOG_PATTERN, _Type.STRING, None, _Importance.LOW,
-        "The database, as a pattern of LIKE. A connection to PostgreSQL has only one.",
+        "The databases in which tables are looked for, as a pattern of SQL's LIKE. A connection to PostgreSQL has "
+        "only one database.",
     )
     .define(
         QUERY, _Type.STRING, "", _Importance.MEDIUM,
-        "A query to read instead of tables, with all its rows going to the topic topic.prefix. In other modes than "
-        "bulk a WHERE is put around it.",
+        "A query to read instead of tables. Its rows go to the topic that topic.prefix names. In the modes "
+        "incrementing, timestamp and timestamp+incrementing the query becomes a subquery: SELECT ... FROM (query) "
+        "WHERE ... Not allowed in the mode snapshot.",
     )
     .define(
         QUERY_SUFFIX, _Type.STRING, "", _Importance.LOW,
-        "SQL to add at the end of each query, such as a limit, in other modes than snapshot. Rows with the last id or "
-        "timestamp are read beyond it.",
+        "SQL that is added at the end of each query, such as LIMIT 100; not allowed in the mode snapshot. It replaces "
+        "the limit of batch.max.rows. All rows with the last id or timestamp are read, even beyond a limit.",
     )
     .define(
         TOPIC_PREFIX, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "The topic of a table is this prefix and the table's name; the topic of a query is the prefix alone.",
+        "The topic of a table is this prefix followed by the table's name; the topic of a query is the prefix alone.",
         validator=topic_prefix,
     )
     .define(
         POLL_INTERVAL, _Type.INT, 5000, _Importance.HIGH,
-        "The pause before all tables are asked again, once none had anything new. In the mode bulk, the pause between "
-        "the reads of a table.",
+        "The pause after a round over all tables in which none had new rows, in milliseconds. In the mode bulk: the "
+        "pause between two reads of a table.",
         validator=at_least(0),
     )
     .define(
         BATCH_ROWS, _Type.INT, 10_000, _Importance.LOW,
-        "How many rows of a table one poll reads at most. In the mode snapshot all rows of a source transaction stay "
-        "together.",
+        "The maximum number of rows of a table that one poll reads. In the mode snapshot a poll may exceed it, "
+        "because all rows of a source transaction stay together.",
         validator=at_least(1),
     )
     .define(
         NUMERIC_MAPPING, _Type.STRING, NumericMapping.NONE, _Importance.LOW,
-        "How numeric(precision, scale) is represented. none: as Decimal. precision_only: without a scale as the smallest "
-        "integer that holds it. best_fit: as that, and with a scale as a double.",
+        "The Spark types of numeric columns in PostgreSQL. none: DECIMAL, or STRING for columns without a precision "
+        "or with more than 38 digits. precision_only: as none, but whole numbers of up to 18 digits (scale 0) are the "
+        "smallest integer type that holds them. best_fit or best_fit_eager_double: as precision_only, but columns "
+        "with a scale, or without a precision, are DOUBLE.",
         validator=one_of(_MAPPINGS),
     )
     .define(
-        TIME_ZONE, _Type.STRING, "UTC", _Importance.MEDIUM, "The time zone of timestamps without one.",
+        TIME_ZONE, _Type.STRING, "UTC", _Importance.MEDIUM,
+        "The time zone in which PostgreSQL's columns of type timestamp (without time zone) are read, such as "
+        "Europe/Berlin.",
         validator=_time_zone,
     )
     .define(
         VALIDATE_NON_NULL, _Type.BOOLEAN, True, _Importance.LOW,
-        "Whether the incrementing and timestamp columns must be NOT NULL: rows with a null in them are never read.",
+        "Whether the connector refuses incrementing and timestamp columns that are not NOT NULL: rows with a null in "
+        "such a column are never read.",
     )
     .define(
         QUOTE_IDENTIFIERS, _Type.STRING, "always", _Importance.MEDIUM,
-        "always: names of tables and columns are quoted in SQL. never is not supported: names are taken from the catalogs.",
+        "Only always is supported: names of tables and columns are quoted in SQL, because they come from the "
+        "database's catalog.",
         validator=one_of(("always",)),
     )
 )  # fmt: skip
@@ -206,13 +217,16 @@ CONFIG: Final = define_row_columns(
 
 @dataclass(frozen=True, slots=True)
 class JdbcConfig:
-    """The parsed properties. `password` is not printed."""
+    """The parsed properties, by name. The representation omits them, because the password is among them."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def parse(cls, config: Mapping[str, str]) -> JdbcConfig:
-        """Return the properties of a configuration. Raises ConfigError, also for contradictions."""
+        """Return the properties of a configuration.
+
+        Raises ConfigError, also for properties that contradict each other.
+        """
         parsed = cls(CONFIG.parse(config))
         parsed.check(config)
         return parsed
@@ -236,7 +250,10 @@ class JdbcConfig:
         if not self.on_postgres:
             self._check_other_database()
         if self.query and self.uses_incrementing and not self.incrementing_column:
-            raise ConfigError(f"{MODE}={self.mode} with a query needs it: name the column", name=INCREMENTING_COLUMN)
+            raise ConfigError(
+                f"{MODE}={self.mode} with a query needs {INCREMENTING_COLUMN}: name the column",
+                name=INCREMENTING_COLUMN,
+            )
 
     def _check_snapshot(self) -> None:
         if self.query:
@@ -273,10 +290,12 @@ class JdbcConfig:
             )
         self.check_topics([(table, table_name(table)) for table in self.whitelist])
         if not self.query and not self.whitelist:
-            raise ConfigError(f"Name the tables with {WHITELIST}: they are found on PostgreSQL only", name=WHITELIST)
+            raise ConfigError(
+                f"Name the tables with {WHITELIST}: without it, tables are found only on PostgreSQL", name=WHITELIST
+            )
         if self.mode is Mode.INCREMENTING and not self.incrementing_column:
             raise ConfigError(
-                f"{MODE}=incrementing needs {INCREMENTING_COLUMN}: it is found on PostgreSQL only",
+                f"{MODE}=incrementing needs {INCREMENTING_COLUMN}: without it, the column is found only on PostgreSQL",
                 name=INCREMENTING_COLUMN,
             )
 
@@ -307,7 +326,7 @@ class JdbcConfig:
 
     @property
     def whitelist(self) -> list[str]:
-        """The tables to read; all if empty."""
+        """The tables to read; all tables if the list is empty."""
         return [name for name in self.values[WHITELIST] if name]
 
     @property
@@ -317,43 +336,43 @@ class JdbcConfig:
 
     @property
     def query(self) -> str:
-        """The query, or an empty text."""
+        """The query, or an empty text if there is none."""
         return str(self.values[QUERY]).strip()
 
     @property
     def incrementing_column(self) -> str:
-        """The column with ids, or an empty text."""
+        """The column that contains ids, or an empty text."""
         return str(self.values[INCREMENTING_COLUMN]).strip()
 
     @property
     def timestamp_columns(self) -> list[str]:
-        """The columns with timestamps."""
+        """The columns that contain timestamps."""
         return [name for name in self.values[TIMESTAMP_COLUMNS] if name]
 
     @property
     def numeric_mapping(self) -> NumericMapping:
-        """How numeric columns are represented."""
+        """How values of numeric columns are represented."""
         given = self.values[NUMERIC_MAPPING].lower()
         return NumericMapping.BEST_FIT if given == "best_fit_eager_double" else NumericMapping(given)
 
     @property
     def time_zone(self) -> str:
-        """The time zone of timestamps without one."""
+        """The time zone for timestamps that have no time zone."""
         return str(self.values[TIME_ZONE])
 
     @property
     def record(self) -> RecordColumns:
-        """The columns that make the record's key, topic, timestamp and headers."""
+        """The columns that define the record's key, topic, timestamp and headers."""
         return RecordColumns.from_values(self.values)
 
     def topic(self, table: str) -> str:
-        """Return the topic of a table, given by its name without the schema."""
+        """Return the topic of a table, given the table's name without its schema."""
         return f"{self.values[TOPIC_PREFIX]}{topic_part(table)}"
 
     def check_topics(self, tables: Sequence[tuple[str, str]]) -> None:
-        """Raise ConfigError if tables would share a topic, or Kafka refuses one.
+        """Raise ConfigError if tables would share a topic, or if Kafka does not allow a topic's name.
 
-        Each table is given with and without its schema.
+        Each table is a pair: its name for messages, with the schema, and its name for the topic, without the schema.
         """
         if self.record.topic:
             return
@@ -372,7 +391,7 @@ class JdbcConfig:
 
 
 def ended(sql: str) -> str:
-    """Return SQL of a user so that more may follow it: it may end with a comment, which ends with its line."""
+    """Return a user's SQL with a line end, so that more SQL can follow: the user's SQL may end with a line comment."""
     return f"{sql}\n" if sql else ""
 
 

@@ -1,7 +1,7 @@
 """Decides when a task reads its tables: one after the other in rounds, with a pause after a round without rows.
 
-A run to the end is over when each table was read to its end once: with permanent writers there may be no round without
-rows. So `first` then returns None once, and the worker checks for the end.
+A run to the end is over when each table was read to its end once: if writers never stop, there may be no round without
+rows. So when each table was read to its end, `first_result` returns None once, and the worker then calls `at_end`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, Generic, Protocol, TypeVar
 
 
 class AskedTable(Protocol):
-    """The requested rows."""
+    """A table that can be read."""
 
     @property
     def whole(self) -> bool:
-        """Whether the last answer had all rows of its time."""
+        """Whether the last read returned all rows that existed at its time."""
 
 
 T = TypeVar("T", bound=AskedTable)
@@ -27,22 +27,21 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 
 
 class Rounds(Generic[T]):
-    """The order in which the tables `T` are read, each equally often."""
+    """The order in which the tables `T` are read. Each table is read equally often."""
 
     def __init__(self, pause_seconds: float) -> None:
         self._pause = pause_seconds
         self._next = 0
         self._idle = 0
-        self.exhausted = True
         self._due = 0.0
         self._whole: set[int] = set()
         self.exhausted = False
-        """Whether each table was once read to its end."""
+        """Whether each table was read to its end at least once."""
 
-    def first(
+    def first_result(
         self, tables: Callable[[], Sequence[T]], ask: Callable[[T], R | None], stopping: threading.Event
     ) -> R | None:
-        """Return the first answer, or None after a second without one, or while no poll is due."""
+        """Read tables until one has a result, and return the result; None after a second without one."""
         if not self.exhausted and 0 < len(self._whole) == len(tables()):
             self.exhausted = True
             return None

@@ -1,7 +1,7 @@
-"""The task of JdbcSource on databases other than PostgreSQL: Spark's JDBC reads them.
+"""The task of JdbcSource for databases other than PostgreSQL, which Spark's JDBC reads.
 
 Each poll is at least one Spark job. The database's driver must be on Spark's class path (`spark.jars`). The modes are
-bulk and incrementing. Types follow Spark's dialect of the database.
+bulk and incrementing. Column types follow Spark's dialect for the database.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _FETCHED_ROWS: Final = "10000"
 
 
 class SparkTable:
-    """A table, or the query, and the position in it."""
+    """A table, or the query, and the position up to which it was read."""
 
     whole: Final = True
-    """Each poll returns all that is new."""
+    """Each poll returns all new rows."""
 
     def __init__(self, name: str | None, config: JdbcConfig) -> None:
         self._name = name
@@ -101,7 +101,7 @@ class SparkTable:
             return None
         if isinstance(kind, t.DecimalType) and kind.scale:
             self._check_exact(rows, column, last)
-        # A row with a higher id that was committed meanwhile is for the next poll.
+        # A row with a higher id that was committed meanwhile is left to the next poll.
         rows = rows.where(column <= F.lit(whole_if_small(last))).sortWithinPartitions(column)
         batch = self._batch(rows, ColumnOffset(last).as_offset())
         self._last_id = last
@@ -116,7 +116,7 @@ class SparkTable:
         return field.dataType
 
     def _check_exact(self, rows: DataFrame, column: Column, last: Decimal) -> None:
-        """Raise DataError if the database does not find the highest id again: Spark rounds it."""
+        """Raise DataError if the database has no row with the highest id: Spark has rounded the id."""
         if rows.where(column == F.lit(last)).isEmpty() and _highest(rows, column) == last:
             raise DataError(
                 f"The highest id of {self.title} is {last:f} as Spark reads it, and the database has no such id: Spark rounds "
@@ -134,7 +134,7 @@ class SparkTable:
         values = self._config.values
         url = str(values[URL])
         options = {"url": url, "driver": driver_class(url), "fetchsize": _FETCHED_ROWS}
-        # As a table: Spark strips what its option `query` ends with.
+        # The query is passed as a table, because Spark removes some characters from the end of its option `query`.
         options["dbtable"] = f"({ended(self._config.query)}) fencepost_query" if self._name is None else self._name
         options |= {name: values[key] for name, key in (("user", USER), ("password", PASSWORD)) if values[key]}
         return session.read.format("jdbc").options(**options).load()
@@ -157,8 +157,8 @@ class SparkJdbcTask(SourceTask):
         self._rounds: Rounds[SparkTable] = Rounds(parsed.values[POLL_INTERVAL] / 1000)
 
     def poll(self) -> PollResult:
-        """Return the next rows of a table, or None after a second without any, or while no poll is due."""
-        return self._rounds.first(lambda: self._tables, self._ask, self._stopping)
+        """Return the next rows of a table, or None if there are no rows or no poll is due within a second."""
+        return self._rounds.first_result(lambda: self._tables, self._ask, self._stopping)
 
     def _ask(self, table: SparkTable) -> SourceBatch | None:
         session = self.context.spark_session()
@@ -174,7 +174,7 @@ class SparkJdbcTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether every table was once read to its end."""
+        """Return whether every table was read to its end at least once."""
         return self._rounds.exhausted
 
 

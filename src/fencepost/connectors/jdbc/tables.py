@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL database and their columns, from its catalogs."""
+"""The tables of a PostgreSQL database and their columns, read from the catalogs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KINDS: Final = {
     "TABLE": "r", "PARTITIONED TABLE": "p", "VIEW": "v", "MATERIALIZED VIEW": "m", "FOREIGN TABLE": "f",
 }  # fmt: skip
 
-# Partitions are read through their table.
+# Partitions are left out, because they are read through their table.
 _TABLES: Final = """
 select current_database(), n.nspname, c.relname
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -45,7 +45,7 @@ where c.relkind::text = any(%(kinds)s) and not c.relispartition
 order by 2, 3
 """
 
-# The kind of a relation that is not among the tables.
+# Relations with the name of a listed table that was not found, to report why it is not read.
 _OTHERS: Final = """
 select n.nspname, c.relname, c.relkind::text, c.relpersistence = 't',
        case when c.relispartition then pg_partition_root(c.oid)::regclass::text end,
@@ -54,7 +54,6 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relname = %s and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1
 """
 
-# The texts of vectors and arrays of boxes do not have the usual form of arrays.
 _COLUMNS: Final = """
 select a.attname, a.atttypid, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull,
        a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid) like 'nextval(%%', false),
@@ -77,7 +76,7 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str) -> TableId:
-        """Parse a table from the text that `str` gives. The schema's name must not contain a dot."""
+        """Parse a table from its text form, which `str` returns. The schema's name must not contain a dot."""
         schema, _, name = text.partition(".")
         return cls(schema, name)
 
@@ -88,10 +87,10 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class JdbcColumn:
-    """A column: its type in PostgreSQL, and its type here.
+    """A column: its type in PostgreSQL, and the Spark type that it becomes.
 
-    `numbered`: the server assigns increasing numbers (serial, identity). `stamped`: its default is the number of the
-    transaction that inserts the row.
+    `numbered` says that the server assigns increasing numbers (serial, identity). `stamped` says that the default value
+    is the number of the transaction that inserts the row.
     """
 
     name: str
@@ -110,7 +109,7 @@ class JdbcColumn:
 def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
     """Return the tables that the configuration names, in order.
 
-    Raises ConfigError for a missing table, and for tables of one name, whose offsets would be each other's.
+    Raises ConfigError for a missing table, and for two tables of the same name, which would share one offset.
     """
     tables = _found(connection, config)
     if (same := same_name(map(str, tables))) is not None:
@@ -154,14 +153,14 @@ def _named(connection: Connection, config: JdbcConfig, found: dict[TableId, str]
     for name in config.whitelist:
         matches = [table for table, database in found.items() if _matches(name, table, database)]
         if len(matches) != 1:
-            told = "there are " + " and ".join(map(str, matches)) if matches else _why_not(connection, config, name)
-            raise ConfigError(f"The property {WHITELIST} names {name}, but {told}", name=WHITELIST)
+            problem = "there are " + " and ".join(map(str, matches)) if matches else _why_not(connection, config, name)
+            raise ConfigError(f"The property {WHITELIST} names {name}, but {problem}", name=WHITELIST)
         tables[matches[0]] = None
     return list(tables)
 
 
 def _why_not(connection: Connection, config: JdbcConfig, name: str) -> str:
-    """Return why a relation with a name is not read."""
+    """Return why a relation with this name is not read."""
     ((database,),) = connection.execute("select current_database()").fetchall()
     for schema, own, kind, temporary, root, readable in connection.execute(_OTHERS, (table_name(name),)).fetchall():
         table = TableId(schema, own)
@@ -187,7 +186,7 @@ def _matches(name: str, table: TableId, database: str) -> bool:
 
 
 class Catalog:
-    """Reads the columns of tables and queries. It keeps the types, which do not change."""
+    """Reads the columns of tables and queries. Types are kept, because they do not change."""
 
     def __init__(self, mapping: NumericMapping) -> None:
         self._mapping = mapping
@@ -205,7 +204,7 @@ class Catalog:
         )
 
     def columns_of_query(self, connection: Connection, query: str) -> tuple[JdbcColumn, ...]:
-        """Return the columns of a query's rows; each may be null. Raises as `columns`."""
+        """Return the columns of a query's rows; each column may be null. Raises the same errors as `columns`."""
         result = connection.execute(f"select * from ({ended(query)}) q limit 0".encode()).pgresult  # noqa: S608 - the user's own
         if result is None or not result.nfields:
             raise DataError("The query has no columns: select some")
@@ -230,7 +229,7 @@ class Catalog:
         )
 
     def _resolve(self, oid: int, modifier: int) -> tuple[PgType, bool]:
-        """Return a type without its domains, and whether one of them is NOT NULL."""
+        """Return a type with its domains resolved, and whether one of the domains is NOT NULL."""
         row = self._types[oid]
         if row.base:
             kind, below = self._resolve(row.base, row.base_modifier)

@@ -1,4 +1,4 @@
-"""The Spark types of Arrow types, and their values: for columns of files, and of frames that functions yield."""
+"""Finds the Spark types of Arrow columns and converts their values, for files and for frames of source functions."""
 
 from __future__ import annotations
 
@@ -33,15 +33,18 @@ _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
     (lambda kind: pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind), t.BinaryType()),
     (pt.is_fixed_size_binary, t.BinaryType()),
     (pt.is_date, t.DateType()),
-    # A column that is null in all rows.
+    # The type of a column that is null in all rows.
     (pt.is_null, t.StringType()),
 )
 
 
 def spark_columns(schema: pa.Schema, where: str) -> t.StructType:
-    """Return the columns of an Arrow schema. `where` says whose columns they are, as in "the file /data/a.parquet".
+    """Return the columns of an Arrow schema.
 
-    Raises DataError that names the column for a type without a form, a duplicate name, or no columns.
+    `where` names the origin of the columns, such as "the file /data/a.parquet".
+
+    Raises DataError, naming the column, for a column without a name, a duplicate name, and a type that has no Spark
+    type.
     """
     if "" in schema.names:
         raise DataError(
@@ -71,11 +74,13 @@ def records_or_refused(
     first: int = 0,
     alone: bool = False,
 ) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-    """Yield the records of rows, and as JSON the rows without topic or timestamp or with a value that does not fit.
+    """Yield the records of rows.
 
-    `place` returns a row's place by its number; `first` is the number of the batch's first row. `exact` refuses times
-    that are finer than a microsecond; otherwise they are cut off. `alone` says that the batch is not a slice of more
-    rows.
+    A row without topic or timestamp, or with a value that does not fit, is yielded as a RefusedRow.
+
+    `place` returns a row's place in its source for messages and dead letters, given the row's number; `first` is the
+    number of the batch's first row. With `exact`, times that are finer than a microsecond are refused; otherwise they
+    are rounded down. `alone` says that the batch is not a slice of a larger batch.
     """
     try:
         yield record.records(columns, _cast_columns(batch, columns, exact=exact))
@@ -83,7 +88,8 @@ def records_or_refused(
         if batch.num_rows == 1 and alone:
             yield [RefusedRow(row_as_json(plain_row(batch)), str(error), place(first))]
             return
-        # Arrow casts the items of all lists under a slice, which include values of other rows.
+        # Rows are copied, not sliced: Arrow casts the items of all lists under a slice, which include values of other
+        # rows.
         rows, middle = pa.array(range(batch.num_rows)), batch.num_rows // 2
         for half, start in ((rows[:middle], first), (rows[middle:], first + middle)):
             if len(half):
@@ -92,7 +98,10 @@ def records_or_refused(
 
 
 def _cast_columns(batch: pa.RecordBatch, columns: t.StructType, *, exact: bool) -> list[pa.Array]:
-    """Return the values in the types of the columns. Raises MisfitError, with the column, for one that does not fit."""
+    """Return the values in the types of the columns.
+
+    Raises MisfitError, naming the column, for a value that does not fit.
+    """
     return [_cast(array, field, exact=exact) for field, array in zip(columns.fields, batch.columns, strict=True)]
 
 
@@ -102,7 +111,8 @@ def _cast(array: pa.Array, field: t.StructField, *, exact: bool) -> pa.Array:
         if not exact and _has(values.type, _is_nanoseconds):
             values = _microseconds(values)
         if _has(values.type, _is_unchecked):
-            # A cast to the same type checks nothing, and readers check neither UTF-8 nor the digits of decimals.
+            # A cast to the same type checks nothing, and readers check neither UTF-8 nor the number of digits of
+            # decimals.
             values = values.cast(_unchecked(values.type))
         cast = values.cast(kind)
     except pa.ArrowInvalid as error:
@@ -113,7 +123,7 @@ def _cast(array: pa.Array, field: t.StructField, *, exact: bool) -> pa.Array:
 
 
 def _microseconds(array: pa.Array) -> pa.Array:
-    """Return values with microseconds in place of nanoseconds, rounded down also before 1970."""
+    """Return values with microseconds in place of nanoseconds. Times before 1970 are also rounded down."""
     kind = array.type
     if _is_nanoseconds(kind):
         return _floored(array.cast(pa.timestamp("ns")).view(pa.int64())).view(pa.timestamp("us", kind.tz))
@@ -132,7 +142,7 @@ def _microseconds(array: pa.Array) -> pa.Array:
 
 
 def _floored(nanoseconds: pa.Array) -> pa.Array:
-    # Arrow's floor_temporal wraps around at the first nanoseconds.
+    # Arrow's floor_temporal overflows for the smallest nanosecond values.
     towards_zero = pc.divide(nanoseconds, 1_000)
     return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1_000), nanoseconds).cast(pa.int64()))
 
@@ -142,7 +152,7 @@ def _is_unchecked(kind: pa.DataType) -> bool:
 
 
 def _unchecked(kind: pa.DataType) -> pa.DataType:
-    """Return a type that holds any texts and decimals, so that a cast from it to the original type checks them."""
+    """Return a type that can hold any texts and decimals, so that a cast back to the original type checks them."""
     if pt.is_decimal(kind):
         return pa.decimal256(_MOST_OF_256_BITS, kind.scale)
     if pt.is_struct(kind):
@@ -159,7 +169,7 @@ def _unchecked(kind: pa.DataType) -> pa.DataType:
 
 
 class _UnsupportedError(Exception):
-    """The error of a type, with the path to its column."""
+    """The error for an unsupported type, with the path to its column."""
 
 
 def _spark(kind: pa.DataType, place: str) -> t.DataType:

@@ -1,7 +1,7 @@
-"""Makes records of rows of plain Python values, which have no schema, by the columns that name their parts.
+"""Makes records from rows of plain Python values, which have no schema. Columns define the parts of a record.
 
-The columns that properties name become Arrow columns, one for the values of each type, and RecordColumns makes the
-parts of them. All other columns stay as they are.
+The columns that properties name become Arrow columns, separately for rows whose values have other types. RecordColumns
+makes the parts of the records from these Arrow columns. All other columns stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIMES: Final[Mapping[Hashable, pa.DataType]] = {
 
 
 class RecordParts(NamedTuple):
-    """The parts of a record beside its value. None: no column defines the part."""
+    """The parts of a record other than its value. None means that no column defines the part."""
 
     key: Any = None
     topic: str | None = None
@@ -47,22 +47,22 @@ class Misfit(NamedTuple):
 
 
 class PythonRows:
-    """Makes the parts of records from the columns of rows."""
+    """Makes the parts of records from columns of rows."""
 
     def __init__(self, record: RecordColumns) -> None:
         self._record = record
         topics = [name for _, name in record.topic if name is not None]
         times = [] if record.timestamp is None else [record.timestamp]
-        # Keys go to their converter unchanged.
+        # Columns of keys are left out, because keys go to their converter unchanged.
         self._typed = tuple(dict.fromkeys([*topics, *times, *record.headers]))
         self._needed = frozenset([*record.keys, *self._typed])
 
     def parts(self, rows: Sequence[Any]) -> list[RecordParts | Misfit]:
-        """Return for each row the parts of its record, or why it cannot become one."""
+        """Return, for each row, the parts of its record, or the reason why it cannot become a record."""
         found: list[RecordParts | Misfit] = [Misfit("")] * len(rows)
         alike: dict[tuple[Hashable, ...], list[int]] = {}
         for position, row in enumerate(rows):
-            # There are many rows, and an isinstance check for Mapping takes longer than comparing types.
+            # There are many rows, and isinstance with Mapping takes longer than comparing types.
             if not ((type(row) is dict or isinstance(row, Mapping)) and self._needed <= row.keys()):
                 found[position] = self._misfit(row)
             elif self._typed:
@@ -77,7 +77,7 @@ class PythonRows:
         return found
 
     def _misfit(self, row: Any) -> Misfit:
-        """Return the error of a row that lacks the columns."""
+        """Return the error for a row that lacks some of the columns."""
         if not isinstance(row, Mapping):
             return Misfit(f"it is {kind_of(row)}, which has no columns: yield a dict")
         try:
@@ -87,11 +87,11 @@ class PythonRows:
         return Misfit("its columns changed while it was read")
 
     def _made(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[RecordParts | Misfit]:
-        """Yield the parts of rows whose values have the same types, or the error of one of them."""
+        """Yield, for each row, the parts of its record, or its error. The values of all rows have the same types."""
         try:
             made = self._attributes(rows)
         except ConfigError as error:
-            # An error of the types, which all of the rows have.
+            # This is an error of the types, so it is the same for all rows.
             yield from [Misfit(str(error))] * len(rows)
         except MisfitError as error:
             if len(rows) == 1:
@@ -114,7 +114,10 @@ class PythonRows:
         return {name: row[name] for name in keys} if keys else None
 
     def _attributes(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-        """Return topics, timestamps and headers. Raises ConfigError for a type, MisfitError for a value."""
+        """Return topics, timestamps and headers.
+
+        Raises ConfigError for a wrong type, and MisfitError for a wrong value.
+        """
         columns = {name: self._column(name, [row[name] for row in rows]) for name in self._typed}
         self._record.check_types(
             t.StructType(
@@ -127,7 +130,7 @@ class PythonRows:
         kind = _kind(values[0])
         wanted = _TIMES.get(kind)
         if kind is None:
-            # A null gets the type that the column must have.
+            # A null gets the type that its column must have.
             wanted = pa.int64() if name == self._record.timestamp and not self._record.timestamp_format else pa.string()
         try:
             return pa.array(values, type=wanted)
@@ -138,7 +141,11 @@ class PythonRows:
 
 
 def _kind(value: Any) -> Hashable:
-    """Return the kind that values of one Arrow column share: decimals of several scales would all get the largest."""
+    """Return the kind of a value.
+
+    Values of one kind share an Arrow column. Decimals of different scales are of different kinds: in one column, all
+    would get the largest scale.
+    """
     if value is None:
         return None
     if isinstance(value, datetime):

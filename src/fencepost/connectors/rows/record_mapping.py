@@ -1,7 +1,7 @@
-"""Maps columns of a row to key, topic, timestamp and headers of its record.
+"""Maps columns of a row to key, topic, timestamp and headers of the row's record.
 
-Every source that yields rows uses it: `define_record_columns` adds the properties to its configuration, or
-`define_row_columns` if the source defines topics itself, and `RecordColumns` makes the records.
+Every source of rows uses this module. `define_record_columns` adds the properties to the source's configuration; a
+source that defines topics itself uses `define_row_columns` instead. `RecordColumns` makes the records.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ HEADERS_COLUMNS: Final = "headers.columns"
 RECORD_PROPERTIES: Final = (TOPIC, TOPIC_COLUMN, KEY_COLUMNS, TIMESTAMP_COLUMN, TIMESTAMP_FORMAT, HEADERS_COLUMNS)
 
 _TOPIC_NAME: Final = r"\A(?:[a-zA-Z0-9._-]{3,249}|\.?[a-zA-Z0-9_-]\.?|[a-zA-Z0-9_-]{2})\z"
-"""The names that Kafka accepts. The names of one or two dots are invalid."""
+"""The topic names that Kafka accepts. The names "." and ".." are invalid."""
 
-_PLACE: Final = re.compile(r"\$\{([^}]*)\}")
+_PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
 _NUMBER: Final = re.compile(r"[0-9]+")
 _ZONE: Final = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)\s*$"
 _OVERFLOW_DAYS: Final = 3
-"""How far a day that its month lacks reaches into the next month."""
+"""The latest day of a month that strptime returns for a date that does not exist: it reads 31 February as 3 March."""
 _SOME_TIME: Final = datetime(2026, 11, 22, 13, 14, 15, tzinfo=UTC)
 _TIMES: Final = (t.TimestampType, t.TimestampNTZType, t.DateType, t.LongType)
 _NESTED: Final = (t.StructType, t.ArrayType, t.MapType)
@@ -49,9 +49,9 @@ _HEADER_TYPE: Final = t.ArrayType(
 
 
 def _topic_of_columns(name: str, value: Any) -> None:
-    """Allow names of topics that contain columns."""
+    """Raise ConfigError for an invalid topic name. The name may contain columns, as in orders-${region}."""
     try:
-        topic_name(name, None if value is None else _PLACE.sub("x", value))
+        topic_name(name, None if value is None else _PLACEHOLDER.sub("x", value))
     except ConfigError as error:
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: {str(error).partition(': ')[2]}; a column is a part of it as "
@@ -61,11 +61,11 @@ def _topic_of_columns(name: str, value: Any) -> None:
 
 
 def define_record_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -> ConfigDef:
-    """Define the properties, with the topic. `keys` are the default of key.columns."""
+    """Define the properties, including the topic. `keys` is the default of key.columns."""
     return define_row_columns(
         definitions.define(
             TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
-            "The topic to write the rows to. Columns may be part of its name, as in orders-${region}.",
+            "The topic to write the rows to. Its name may contain values of columns, as in orders-${region}.",
             validator=_topic_of_columns,
         ),
         keys=keys,
@@ -73,26 +73,29 @@ def define_record_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -
 
 
 def define_row_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -> ConfigDef:
-    """Define the properties that name columns. `keys` are the default of key.columns."""
+    """Define the properties that name columns. `keys` is the default of key.columns."""
     text, lists = ConfigDef.Type.STRING, ConfigDef.Type.LIST
     medium, low = ConfigDef.Importance.MEDIUM, ConfigDef.Importance.LOW
     return definitions.define(
         TOPIC_COLUMN, text, None, low,
-        "The STRING column with the topic of each row; rows where it is null go to the topic that they have without it.",
+        "A STRING column with the topic of each row. If the column is null, the row goes to the topic that it would "
+        "have without this property.",
     ).define(
         KEY_COLUMNS, lists, keys, medium,
-        "The columns of the record's key: the column's value if it is one column, else a struct. Without columns the key "
-        "is null.",
+        "The columns that become the record's key: one column as its value, several as a struct. Without columns the "
+        "key is null.",
     ).define(
         TIMESTAMP_COLUMN, text, None, medium,
-        "The column with the record's timestamp: a TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE, BIGINT (milliseconds since "
-        "1970), or a STRING with timestamp.format. Null is the time of sending.",
+        "The column that becomes the record's timestamp: a TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE, BIGINT "
+        "(milliseconds since 1970), or a STRING with timestamp.format. If it is null, the timestamp is the time of "
+        "sending.",
     ).define(
         TIMESTAMP_FORMAT, text, None, low,
-        "The format of a timestamp.column of type STRING, as of strptime, in UTC; for example %d/%m/%Y %H:%M:%S.",
+        "The format of a timestamp.column of type STRING, in the directives of Python's strptime, for example "
+        "%d/%m/%Y %H:%M:%S. Times are in UTC.",
     ).define(
         HEADERS_COLUMNS, lists, "", low,
-        "The columns that are headers of the record as well, as texts under the columns' names.",
+        "The columns that also become headers of the record: a header has the column's name, and its value as text.",
     )  # fmt: skip
 
 
@@ -105,10 +108,11 @@ def validate_columns(values: list[ConfigValue]) -> list[ConfigValue]:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The columns of a row that make its record; the value is the whole row.
+    """The columns of a row that define the parts of its record; the value is the whole row.
 
-    `topic` has the parts of the topic's name: a text, and the column that follows it, None at the end. It is empty if
-    rows do not name topics. With `topic_may_be_null` a null column means the connector's topic.
+    `topic` has the parts of the topic's name: pairs of a text and the column that follows it, or None if no column
+    follows. It is empty if no column is part of the name. With `topic_may_be_null`, the connector's topic is used if a
+    column is null.
     """
 
     keys: tuple[str, ...] = ()
@@ -145,7 +149,7 @@ class RecordColumns:
         )
 
     def check(self, schema: t.StructType) -> None:
-        """Raise ConfigError for a column that the schema does not have, or that is of another type."""
+        """Raise ConfigError for a column that the schema does not contain, or that has a wrong type."""
         self.check_names(schema.names)
         self.check_types(schema)
 
@@ -160,7 +164,7 @@ class RecordColumns:
 
     @property
     def _named(self) -> Iterator[tuple[str, str]]:
-        """The properties that name a column, each with the column."""
+        """The properties that name columns, each with one of its columns."""
         yield from ((KEY_COLUMNS, name) for name in self.keys)
         yield from ((HEADERS_COLUMNS, name) for name in self.headers)
         topic = TOPIC_COLUMN if self.topic_may_be_null else TOPIC
@@ -190,7 +194,7 @@ class RecordColumns:
                 )
 
     def ddl(self, schema: t.StructType) -> str:
-        """Return the DDL of the records of rows."""
+        """Return the DDL of the records. `schema` is the schema of the rows."""
         columns = [t.StructField("value", schema, nullable=False)]
         if self.keys:
             fields = [schema[name] for name in self.keys]
@@ -204,7 +208,7 @@ class RecordColumns:
         return ddl_of_columns(columns)
 
     def records(self, schema: t.StructType, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return rows as records. Raises MisfitError for a row that names no topic, or no timestamp."""
+        """Return rows as records. Raises MisfitError for a row without a topic or without a timestamp."""
         fields = [
             pa.field(field.name, array.type, field.nullable)
             for field, array in zip(schema.fields, columns, strict=True)
@@ -219,9 +223,9 @@ class RecordColumns:
         return pa.record_batch(records | self.attributes(by_name))
 
     def attributes(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return the topics (STRING), timestamps (BIGINT) and headers of rows that columns define.
+        """Return the topics (STRING), timestamps (BIGINT) and headers of rows, as far as columns define them.
 
-        Raises MisfitError for a row that names no topic, or no timestamp.
+        Raises MisfitError for a row without a topic or without a timestamp.
         """
         made: dict[str, pa.Array] = {}
         if self.topic:
@@ -243,12 +247,12 @@ class RecordColumns:
         if not pc.all(valid, min_count=0).as_py():
             names = ", ".join(name for _, name in self.topic if name is not None)
             first = pc.filter(topics, pc.invert(valid))[0].as_py()
-            told = (
+            problem = (
                 "is null, so that there is no topic"
                 if first is None
                 else f"makes {first!r}, which is not a name of a topic"
             )
-            raise MisfitError(f"column {names} {told}")
+            raise MisfitError(f"column {names} {problem}")
         return topics
 
     def _timestamps(self, values: pa.Array) -> pa.Array:
@@ -265,7 +269,7 @@ class RecordColumns:
 
     def _microseconds(self, values: pa.Array) -> pa.Array:
         try:
-            # Nanoseconds are cut off, as in the times of files.
+            # Nanoseconds are cut off, as they are for times in files.
             floored = pc.floor_temporal(values, unit="microsecond") if values.type == pa.timestamp("ns") else values
             return floored.cast(pa.timestamp("us"))
         except pa.ArrowInvalid as error:
@@ -273,16 +277,18 @@ class RecordColumns:
 
 
 def _instants(texts: pa.Array, form: str) -> pa.Array:
-    """Return texts of a format as instants. Raises pyarrow.ArrowInvalid for a text that does not match it.
+    """Parse texts in a format as timestamps in UTC.
 
-    strptime takes 31/02 for 03/03, so days at the start of a month are compared with the text.
+    Raises pyarrow.ArrowInvalid for a text that does not match the format.
+
+    strptime reads 31/02 as 03/03, so a date at the start of a month is compared with its text.
     """
     instants = pc.strptime(texts, format=form, unit="us")
     if form.endswith("%z"):
-        # Another zone may have another day, so the days come from the texts without zones.
+        # The day in UTC may differ from the day in the text, so the dates are checked in the texts without their zones.
         _instants(pc.replace_substring_regex(texts, _ZONE, ""), form.removesuffix("%z").rstrip())
         return instants
-    # strftime writes it in another zone.
+    # strftime does not write %s as strptime reads it, so the texts cannot be compared.
     if "%s" in form:
         return instants
     early = pc.fill_null(pc.less_equal(pc.day(instants), _OVERFLOW_DAYS), fill_value=False)
@@ -291,7 +297,7 @@ def _instants(texts: pa.Array, form: str) -> pa.Array:
     other = pc.not_equal(given, written)
     for text, again in zip(pc.filter(given, other).to_pylist(), pc.filter(written, other).to_pylist(), strict=True):
         numbers = _numbers(text)
-        # A leap second is the next minute.
+        # strptime reads a leap second as the next minute.
         if numbers != _numbers(again) and 60 not in numbers:
             raise pa.ArrowInvalid(f"{text!r} is not a date")
     return instants
@@ -302,7 +308,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _check_format(form: str) -> None:
-    """Raise ConfigError for a format that cannot express a time."""
+    """Raise ConfigError for a format that cannot represent a time."""
     if "%z" in form.removesuffix("%z"):
         raise ConfigError(
             f"Invalid value {form!r} for the property {TIMESTAMP_FORMAT}: %z must be at its end", name=TIMESTAMP_FORMAT
@@ -320,7 +326,7 @@ def _check_format(form: str) -> None:
 def _parts(topic: str) -> tuple[tuple[str, str | None], ...]:
     parts: list[tuple[str, str | None]] = []
     end = 0
-    for place in _PLACE.finditer(topic):
+    for place in _PLACEHOLDER.finditer(topic):
         parts.append((topic[end : place.start()], place[1]))
         end = place.end()
     return (*parts, (topic[end:], None)) if parts else ()
@@ -347,7 +353,7 @@ def _text(values: pa.Array) -> pa.Array:
 def _headers(names: Sequence[str], columns: Mapping[str, pa.Array]) -> pa.Array:
     count, rows = len(names), len(columns[names[0]])
     by_column = pa.concat_arrays([_text(columns[name]) for name in names])
-    # The values, row by row.
+    # The values of all rows, in the order of the rows.
     values = by_column.take(pa.array(np.arange(count * rows).reshape(count, rows).T.ravel()))
     keys = pa.array(list(names) * rows, pa.string())
     offsets = pa.array(np.arange(0, count * rows + 1, count, dtype=np.int32))

@@ -1,4 +1,4 @@
-"""The Arrow types for reading and keeping rows of a declared Spark schema from text."""
+"""The Arrow types with which rows of a declared Spark schema are read from text and stored."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from fencepost.api.time_texts import plain_value
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 
-# A time of day, followed by a zone: the end of a date alone looks like an offset.
+# A zone must follow a time of day: otherwise the end of a date would look like an offset.
 _ZONED: Final = r"[T ]\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 
-# The first and last moments of the years 1 to 9999: SQL's and Python's dates and times allow no others.
+# The first and the last day of the years 1 to 9999, in days since 1970: dates and times of SQL and Python allow no
+# other years.
 _DAYS: Final = (-719_162, 2_932_896)
 _DAY_US: Final = 86_400_000_000
 
 
 class MisfitError(Exception):
-    """Some input is not a row of the schema. The message says what is wrong, where that is known."""
+    """The input is not a row of the schema. The message says what is wrong, if that is known."""
 
 
 def arrow_type(data_type: t.DataType) -> pa.DataType:
@@ -36,7 +37,7 @@ def arrow_type(data_type: t.DataType) -> pa.DataType:
 
 
 def relaxed(data_type: t.DataType) -> t.DataType:
-    """Return the type with nullable inner fields: parsers cannot guarantee NOT NULL within a type."""
+    """Return the type with nullable nested fields, because parsers cannot guarantee NOT NULL inside a type."""
     match data_type:
         case t.StructType():
             return t.StructType([t.StructField(field.name, relaxed(field.dataType)) for field in data_type])
@@ -47,7 +48,7 @@ def relaxed(data_type: t.DataType) -> t.DataType:
 
 
 def parse_timestamps(texts: pa.Array) -> pa.Array:
-    """Return ISO 8601 texts as UTC timestamps; those without a zone are UTC. Raises pyarrow.ArrowInvalid."""
+    """Return ISO 8601 texts as UTC timestamps; a text without a zone is in UTC. Raises pyarrow.ArrowInvalid."""
     try:
         return texts.cast(_TIMESTAMP)
     except pa.ArrowInvalid:
@@ -59,7 +60,7 @@ def parse_timestamps(texts: pa.Array) -> pa.Array:
 
 
 def check_years(values: pa.Array) -> None:
-    """Raise MisfitError for a DATE or time outside the years 1 to 9999, also in nested values."""
+    """Raise MisfitError for a date or time outside the years 1 to 9999, also in nested values."""
     kind = values.type
     if pt.is_struct(kind) or pt.is_list(kind):
         for inner in values.flatten() if pt.is_struct(kind) else [values.flatten()]:
@@ -78,12 +79,12 @@ def check_years(values: pa.Array) -> None:
 
 
 def plain_row(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Return the only row of a batch, with the values of `plain_value`."""
+    """Return the only row of a batch, with values as `plain_value` returns them."""
     return {name: plain_value(column[0]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 def row_as_json(row: object) -> bytes:
-    """Return a row as JSON for a dead letter, with text for values that JSON cannot hold."""
+    """Return a row as JSON for a dead letter. Values that JSON cannot represent become texts."""
     try:
         text = json.dumps(row, default=str, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -92,7 +93,7 @@ def row_as_json(row: object) -> bytes:
 
 
 def ddl_of_columns(columns: Sequence[t.StructField]) -> str:
-    """Return the DDL of columns."""
+    """Return the DDL of columns. Names of nested fields are in backticks, names of columns are not."""
     return ", ".join(f"{column.name} {_ddl(column.dataType)}" for column in columns)
 
 

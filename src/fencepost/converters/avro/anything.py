@@ -1,4 +1,4 @@
-"""Data without a schema, as Java's records `Anything`: one field is set, by the type of the value."""
+"""Data without a schema, written as Java's `Anything` records: the type of the value decides which field is set."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FIELDS: Final[tuple[tuple[Callable[[Any], bool], str, AvroStep], ...]] = (
 
 @dataclass(frozen=True)
 class AnythingStep(AvroStep):
-    """Writes values without a schema: the values of an array have one type, or are JSON texts."""
+    """Writes values without a schema. All values of an array have the same type, or are JSON texts."""
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The fields before, the value, the fields after."""
+        """Return the pieces: the fields before the value's field, the value, and the fields after it."""
         if isinstance(values.type, pa.JsonType):
             return [self._json(values.storage, rows)]
         for matches, field, step in _FIELDS:
@@ -45,7 +45,7 @@ class AnythingStep(AvroStep):
 
     @staticmethod
     def _json(texts: pa.Array, rows: Array | None) -> RowPiece:
-        """Structures without a schema differ from record to record, so they are written one by one."""
+        """Write JSON values one by one, because structures without a schema differ from record to record."""
         try:
             found = [b"" if text is None else anything_bytes(parse_json(text)) for text in texts.to_pylist()]
         except ValueError as error:

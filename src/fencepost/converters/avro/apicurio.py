@@ -1,4 +1,4 @@
-"""Apicurio's AvroConverter, where it writes what Confluent's does: see converters/registry/apicurio.py."""
+"""Apicurio's AvroConverter, where it writes the same as Confluent's: see converters/registry/apicurio.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ApicurioAvroConverter(AvroConverter):
         return found
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:
-        """Set the properties. Raises ConfigError, also for settings of Java's that mean other bytes."""
+        """Set the properties. Raises ConfigError, also for Java's settings that would change the bytes."""
         given = confluent_properties(self.config().parse(configs), configs)
         try:
             self._set(super().config(), given, is_key=is_key)
@@ -47,5 +47,5 @@ class ApicurioAvroConverter(AvroConverter):
 
     @property
     def _options(self) -> AvroOptions:
-        # Apicurio's serializer has the length before a whole value of bytes; Confluent's has not.
+        # If a whole value is bytes, Apicurio's serializer writes their length first; Confluent's does not.
         return replace(super()._options, raw_bytes=False)

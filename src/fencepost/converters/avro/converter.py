@@ -1,4 +1,4 @@
-"""Confluent's AvroConverter: Avro behind the id of its schema in a registry, on Arrow columns."""
+"""Confluent's AvroConverter: writes the id of a schema in a registry, and then Avro, from Arrow columns."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _BLOCK: Final = 8192
-"""The rows that are written together: their bytes fit the processor's cache."""
+"""The number of rows that are written together: their bytes fit the processor's cache."""
 
 
 class AvroConverter(RegistryConverter):
     """Writes Avro with the id of its schema, as Java's converter of this name does.
 
-    A null is a null record. Values without a schema are records `Anything`.
+    A null stays a null key or value. Values without a schema are written as `Anything` records.
     """
 
     language: ClassVar[str] = "AVRO"
@@ -47,15 +47,18 @@ class AvroConverter(RegistryConverter):
         return (
             super().config()
             .define("connect.meta.data", kind, True, low,
-                    "Whether schemas have the names, versions, docs and parameters of Connect's, as connect.*.")
+                    "Whether Avro schemas contain the names, versions, docs and parameters of Connect's schemas, in "
+                    "attributes such as connect.name.")
             .define("enhanced.avro.schema.support", kind, False, low,
-                    "Whether texts with the parameters of Connect's enums become enums.")
+                    "Whether strings whose Connect schema has the parameters of an enum are written as Avro's enum.")
             .define("scrub.invalid.names", kind, False, low,
-                    "Whether characters that Avro does not allow in names are replaced; otherwise they are refused.")
+                    "Whether characters in names that Avro does not allow are replaced. If false, such names are "
+                    "refused.")
             .define("allow.optional.map.keys", kind, False, low,
-                    "Whether maps whose keys are optional texts become maps, and not arrays of entries.")
+                    "Whether maps with optional strings as keys are written as Avro's map. If false, they are written "
+                    "as arrays of entries.")
             .define("generalized.sum.type.support", kind, False, low,
-                    "Whether enums and unions of Connect's generalized form are written as such: as enhanced.avro.schema.support.")
+                    "true has the same effect as enhanced.avro.schema.support=true.")
         )  # fmt: skip
 
     def derive(self, topic: str, schema: DataType | None) -> Derived:
@@ -101,7 +104,7 @@ def _encoded(steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
 
 
 def _content(schema: RegistrySchema) -> object:
-    """Schemas of the same canonical form are read alike."""
+    """Return the part of a schema that determines how readers read its data: its canonical form."""
     try:
         return canonical_form(parsed_schema(schema.text))
     except (ValueError, KeyError, TypeError):

@@ -12,7 +12,7 @@ _NULL: Final = b"\0"
 
 
 def long_bytes(number: int) -> bytes:
-    """An int or long."""
+    """Encode an int or long."""
     zigzag = number << 1 if number >= 0 else (-number << 1) - 1
     found = bytearray()
     while zigzag > 0x7F:
@@ -23,16 +23,16 @@ def long_bytes(number: int) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """Bytes, or text in UTF-8."""
+    """Encode bytes, or a text in UTF-8: the length, then the bytes."""
     return long_bytes(len(data)) + data
 
 
 def default_bytes(  # noqa: C901, PLR0911, PLR0912 - one case for each type
     schema: Avro, value: Any, named: Mapping[str, Avro]
 ) -> bytes:
-    """Encode a default, given as in a schema's JSON. Raises ValueError for one that does not fit."""
+    """Encode a default, given as in a schema's JSON. Raises ValueError for a default that does not fit the schema."""
     if isinstance(schema, list):
-        # A default is one of the first branch.
+        # The default of a union is a value of its first branch.
         return _NULL + default_bytes(schema[0], value, named)
     if isinstance(schema, str) and schema in named:
         return default_bytes(named[schema], value, named)
@@ -98,12 +98,12 @@ def anything_bytes(value: Any) -> bytes:  # noqa: PLR0911 - one case for each ty
 
 
 def around(field: str, data: bytes) -> bytes:
-    """A record `Anything` with only this field set, to these bytes."""
+    """Return an `Anything` record in which only this field is set; `data` is the field's content."""
     before, after = parts_around(field)
     return before + data + after
 
 
 def parts_around(field: str) -> tuple[bytes, bytes]:
-    """The bytes before and after the content of the only field that is set in a record `Anything`."""
+    """Return the bytes before and after the content of the only field that is set in an `Anything` record."""
     position = ANYTHING_FIELDS.index(field)
     return _NULL * position + b"\2", _NULL * (len(ANYTHING_FIELDS) - position - 1)

@@ -1,7 +1,7 @@
-"""Finds how values of a Connect schema are written with an Avro schema: its own, or another one of the registry.
+"""Finds how values of a Connect schema are written with an Avro schema: their own, or another one from the registry.
 
-Fields are matched by name, never by position. The other schema may have fields that the values lack if it has defaults
-for them, wider numbers, and optional fields where the values always have one.
+Fields are matched by name, never by position. The Avro schema may differ: it may have additional fields with defaults,
+wider numbers, and optional fields where the Connect schema has required ones.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ _REAL: Final = {"float": 4, "double": 8}
 def plan(
     schema: Connect | None, written: Avro, options: AvroOptions, referred: Iterable[Avro] = (), *, strict: bool
 ) -> AvroStep:
-    """Return the step for values of a Connect schema, None for values without one. Raises DataError for a misfit.
+    """Return the step that writes values of a Connect schema (None: values without one) with the Avro schema `written`.
 
-    `referred` are schemas whose named types the written one may use. If `strict`, it must have all fields of the values;
-    others are not written.
+    Raises DataError if the schemas do not fit.
+
+    `referred` are schemas whose named types `written` may use. If `strict`, `written` must have all fields of the
+    values; else fields that it lacks are not written.
     """
     named = {name: kind for part in (*referred, written) for name, kind in named_types(part).items()}
     finder = _Finder(named, options, strict=strict)
@@ -61,7 +63,7 @@ def plan(
             raise DataError(f"The records have no schema, and are written as {ANYTHING} only: give them a schema")
         return AnythingStep()
     if options.raw_bytes and _kind(written) == "bytes" and schema["type"] == "bytes":
-        # The whole value is the bytes, so nothing needs their length.
+        # The whole value is bytes, so their length is not needed.
         details = written if isinstance(written, dict) else {}
         return BytesStep(decimal=schema.get("name") == DECIMAL, raw=True, digits=_digits(details))
     return finder.of(schema, written, "")
@@ -182,7 +184,7 @@ def _digits(written: Mapping[str, Any]) -> int:
 
 
 def _check_scale(schema: Connect, written: Mapping[str, Any], place: str) -> None:
-    """Refuse a schema with another scale: readers would move the point."""
+    """Refuse an Avro schema with another scale: readers would put the decimal point in the wrong place."""
     if schema.get("name") == DECIMAL and int(schema["parameters"]["scale"]) != int(written.get("scale", 0)):
         raise DataError(
             f"{place or 'The value'} is a decimal of scale {schema['parameters']['scale']}, and the schema has one of scale "
@@ -191,7 +193,10 @@ def _check_scale(schema: Connect, written: Mapping[str, Any], place: str) -> Non
 
 
 def _per_second(schema: Connect, written: Mapping[str, Any]) -> int:
-    """The units of a second in which times are written: from the schema's logical type, else milliseconds."""
+    """Return the units per second in which times are written: by the Avro logical type, else milliseconds.
+
+    0 means that the value is not a time.
+    """
     if str(schema.get("name", "")).rpartition(".")[0] != "org.apache.kafka.connect.data":
         return 0
     unit = str(written.get("logicalType", "")).rpartition("-")[2]

@@ -1,4 +1,4 @@
-"""Reads single values in Avro's binary encoding, for people and checks."""
+"""Reads single values in Avro's binary encoding, for display and for checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.converters.registry.reading import Reader, needs
 from fencepost.converters.registry.schemas import RegistrySchema
 
 _DECIMAL: Final = "fencepost-exact-decimal"
-"""The logical type of decimals for fastavro, in place of its own."""
+"""The logical type for decimals that fastavro gets instead of its own."""
 _TIMES: Final = frozenset(
     {
         "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
@@ -25,7 +25,7 @@ _TIMES: Final = frozenset(
 
 
 def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
-    """Return the reader of a schema, as MakeReader."""
+    """Return a function that reads values of a schema. See MakeReader."""
     try:
         import fastavro  # noqa: PLC0415 - optional
         from fastavro import _read_py  # noqa: PLC0415 - see _is_recursive
@@ -57,16 +57,17 @@ def avro_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
         except Exception as error:
             raise ValueError(f"bytes that do not fit their schema: {type(error).__name__}") from error
         if stream.tell() != len(data):
-            raise ValueError("bytes that do not fit their schema: more than a value")
+            raise ValueError("bytes that do not fit their schema: bytes follow the value")
         return found
 
     return read
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Whether values of a schema may have any depth.
+    """Whether values of a schema may be nested to any depth.
 
-    fastavro's compiled reader ends the process where such values are deeper than its stack; the one in Python raises.
+    If a value is nested too deeply for the stack, fastavro's compiled reader ends the process, but its Python reader
+    raises an error.
     """
     finite: set[str] = set()
 
@@ -87,7 +88,7 @@ def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
 
 
 def _has_items_without_bytes(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Whether the number of an array's items is not limited by the bytes of a value."""
+    """Whether an array's items may take no bytes, so that the size of a value does not limit their number."""
     seen: set[str] = set()
 
     def found(part: Any) -> bool:
@@ -113,7 +114,7 @@ def _takes_no_bytes(part: Any, named: Mapping[str, Any], around: tuple[str, ...]
             return _takes_no_bytes(named[part], named, (*around, part))
         return part == "null"
     if not isinstance(part, dict):
-        # The number of a union's branch is a byte.
+        # A union's item takes at least one byte: the number of its branch.
         return False
     if part["type"] in ("record", "error"):
         return all(_takes_no_bytes(field["type"], named, (*around, part["name"])) for field in part["fields"])
@@ -121,16 +122,17 @@ def _takes_no_bytes(part: Any, named: Mapping[str, Any], around: tuple[str, ...]
 
 
 def _found(parsed: Any, named: Mapping[str, Any]) -> Any:
-    """A schema that is the name of another one, or a union of names: fastavro knows those within records only."""
+    """Resolve a schema that is a name or a union of names: fastavro resolves names only within records."""
     if isinstance(parsed, list):
         return [_found(branch, named) for branch in parsed]
     return named.get(parsed, parsed) if isinstance(parsed, str) else parsed
 
 
 def _wanted(schema: Any, for_people: bool) -> Any:
-    """A schema with the logical types that fastavro is to convert: dates and times for people, and decimals.
+    """Return the schema with only the logical types that are converted: decimals and, if `for_people`, dates and times.
 
-    Other programs write texts that are no UUID, and decimals of more digits than their precision, which fastavro rounds.
+    Other logical types are left out, because other programs may write texts that are not a UUID. Decimals get a logical
+    type of this module: fastavro would round decimals with more digits than their precision.
     """
     if isinstance(schema, list):
         return [_wanted(branch, for_people) for branch in schema]

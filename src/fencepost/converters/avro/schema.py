@@ -4,7 +4,7 @@
 |---|---|
 | int8 int16 int32 int64 | int with connect.type, int, long |
 | float double boolean string bytes | float double boolean string bytes |
-| Decimal | bytes, decimal with precision 64 unless connect.decimal.precision says another |
+| Decimal | bytes, decimal with precision 64, or with connect.decimal.precision |
 | Date Time Timestamp | int date, int time-millis, long timestamp-millis |
 | array, map with keys of string | array, map |
 | map with other keys | array of records MapEntry |
@@ -13,7 +13,7 @@
 | no schema | record Anything |
 
 Name, version, doc, parameters and default of a schema become properties `connect.*`. Connect's schemas are given in the
-JSON form of JsonConverter, Avro's are objects of JSON with full names. Pure.
+JSON form of JsonConverter. Avro's schemas are JSON objects with full names. Pure: this module has no side effects.
 """
 
 from __future__ import annotations
@@ -65,16 +65,19 @@ class AvroOptions:
     optional_map_keys: bool = False
     scrub: bool = False
     raw_bytes: bool = True
-    """Whether a whole value that is bytes has no length before it."""
+    """Whether a whole value that is bytes is written without its length."""
 
 
 def avro_schema(schema: Connect | None, options: AvroOptions = AvroOptions()) -> Avro:
-    """Return the Avro schema of a Connect schema, None for data without one. Raises DataError that says where it fails."""
+    """Return the Avro schema of a Connect schema (None: data without one).
+
+    Raises DataError that names the invalid part.
+    """
     return _Schemas(options).of(schema, "the record") if schema is not None else anything()
 
 
 def anything() -> Avro:
-    """The schema of data that has none: a record with nine fields, of which one is set."""
+    """Return the Avro schema for data without a schema: a record with nine fields, of which one is set."""
     entry = {
         "type": "record", "name": f"{NAMESPACE}.{MAP_ENTRY}",
         "fields": [{"name": "key", "type": ANYTHING}, {"name": "value", "type": ANYTHING}],
@@ -88,9 +91,9 @@ def anything() -> Avro:
 
 
 def schema_text(schema: Avro) -> str:
-    """Return a schema as Java writes it: without blanks, names relative to the namespace around them."""
+    """Return a schema as text, as Java writes it: without blanks, and names relative to the enclosing namespace."""
     text = json.dumps(_shortened(schema, None), ensure_ascii=False, separators=(",", ":"))
-    # Java writes the digits of control characters in capitals.
+    # Java writes the hexadecimal digits of control characters in capitals.
     return _CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper() if found[0][1] == "u" else found[0], text)
 
 
@@ -109,7 +112,7 @@ def named_types(schema: Avro) -> dict[str, Avro]:
 
 
 def canonical_form(schema: Avro) -> Avro:  # noqa: PLR0911 - one case for each type
-    """The parts of a schema that decide how its bytes are read: Avro's Parsing Canonical Form, as JSON."""
+    """Return the parts of a schema that decide how its bytes are read: Avro's Parsing Canonical Form, as JSON."""
     if isinstance(schema, list):
         return [canonical_form(branch) for branch in schema]
     if not isinstance(schema, dict):
@@ -130,12 +133,12 @@ def canonical_form(schema: Avro) -> Avro:  # noqa: PLR0911 - one case for each t
 
 
 def scrubbed(name: str) -> str:
-    """Return a name with the characters that Avro allows: others are URL-encoded, and remaining ones become `_`."""
+    """Return a name in which only characters remain that Avro allows: the others are URL-encoded, or become `_`."""
     return ".".join(scrubbed_part(part) for part in name.split("."))
 
 
 def avro_name(name: str, options: AvroOptions) -> str:
-    """Return the name of a field in Avro. Raises DataError for one that Avro does not allow."""
+    """Return the name of a field in Avro. Raises DataError for a name that Avro does not allow."""
     if options.scrub:
         return scrubbed_part(name.replace(".", "_"))
     _check_name(name)
@@ -152,13 +155,13 @@ def _check_name(name: str) -> None:
 
 @dataclass
 class _Schemas:
-    """Makes the schemas of one record, in which repeated structs are references."""
+    """Makes the Avro schemas of one record. A struct that occurs again becomes a reference to the first one."""
 
     options: AvroOptions
     records: dict[str, str] = field(default_factory=dict)
-    """The names of the structs so far, by their content."""
+    """The names of the structs so far, by the structs' content."""
     contents: dict[str, str] = field(default_factory=dict)
-    """Their contents by name."""
+    """The contents of the structs so far, by the structs' names."""
     unnamed: int = 0
 
     def of(self, schema: Connect, place: str) -> Avro:
@@ -234,7 +237,7 @@ class _Schemas:
         return self._with_properties({"type": "record", "name": full, "fields": fields}, schema)
 
     def _seen(self, full: str, content: str, place: str) -> bool:
-        """Whether a record with this name was seen before. Raises DataError if its content differed."""
+        """Whether a record with this name was seen before. Raises DataError if its content was different."""
         known = self.contents.setdefault(full, content)
         if known is not content and known != content:
             raise DataError(
@@ -278,7 +281,7 @@ class _Schemas:
 
 
 def default_of(schema: Connect, value: Any) -> Any:
-    """Return a default in the form of Avro's JSON, where bytes are text in ISO-8859-1."""
+    """Return a default in the form that Avro's JSON has: bytes are a text in ISO-8859-1."""
     match schema["type"]:
         case "bytes":
             return base64.b64decode(value).decode("latin-1")
@@ -292,7 +295,7 @@ def default_of(schema: Connect, value: Any) -> Any:
 
 
 def _content(schema: Connect) -> str:
-    """The identity of a struct: everything except its nullability, its default and the field that has it."""
+    """The identity of a struct: everything except its nullability, its default and the name of its field."""
     return json.dumps({name: part for name, part in schema.items() if name not in ("optional", "default", "field")})
 
 

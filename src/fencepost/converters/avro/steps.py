@@ -1,8 +1,8 @@
 """Writes the values of a column in Avro's binary encoding, https://avro.apache.org/docs/1.12.0/specification/.
 
-A step is one type: it makes the pieces of the values of an Arrow array. Steps are plain data, made once from two
-schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all: fields of a null struct have
-none, even if Arrow stores something in their place.
+There is a step for each Avro type: it makes the pieces of the values of an Arrow array. Steps are plain data, made once
+from two schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all: fields of a null
+struct have no values, even if Arrow stores something in their place.
 """
 
 from __future__ import annotations
@@ -43,42 +43,45 @@ from fencepost.converters.render import UnsupportedTypeError, children, plain
 
 @dataclass(frozen=True)
 class AvroStep(ABC):
-    """One type of Avro."""
+    """Writes the values of one Avro type."""
 
     @abstractmethod
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
         """Return the pieces of values.
 
-        Nulls occur only in rows that have no value. Raises UnsupportedTypeError, DataError.
+        Nulls occur only in rows without a value. Raises UnsupportedTypeError, DataError.
         """
 
 
 def encoded(
     step: AvroStep, values: pa.Array, rows: Array | None, place: str, before: Sequence[RowPiece] = ()
 ) -> Encoded:
-    """Return the values of a step as rows of bytes, after the pieces `before`."""
+    """Return values as rows of bytes, as the step writes them. Each row begins with the pieces `before`."""
     return put_together([*before, *step.pieces(plain(values), rows, place)], len(values))
 
 
 @dataclass(frozen=True)
 class WholeStep(AvroStep):
-    """int and long. `per_second`: times in this many units of a second, 0 for other numbers."""
+    """Writes values of Avro's types int and long.
+
+    `per_second` is the number of units per second in which times are written; 0 for other numbers.
+    """
 
     per_second: int = 0
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """Encode whole numbers as zigzag varints."""
+        """Return whole numbers as zigzag varints."""
         return [varints(whole_numbers(values, self.per_second, place), rows)]
 
 
 @dataclass(frozen=True)
 class RealStep(AvroStep):
-    """float and double, by their number of bytes."""
+    """Writes values of Avro's types float and double; `width` is the number of bytes."""
 
     width: int
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """IEEE 754, little-endian."""
+        """Return the numbers in IEEE 754, little-endian."""
         if not (pt.is_floating(values.type) or pt.is_integer(values.type)):
             raise UnsupportedTypeError(values.type, place)
         return [fixed_width(numbers_of(values).astype(f"<f{self.width}", copy=False), rows)]
@@ -86,10 +89,10 @@ class RealStep(AvroStep):
 
 @dataclass(frozen=True)
 class TruthStep(AvroStep):
-    """boolean."""
+    """Writes values of Avro's type boolean."""
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """One byte."""
+        """Return one byte for each value."""
         if not pt.is_boolean(values.type):
             raise UnsupportedTypeError(values.type, place)
         return [fixed_width(numbers_of(values).astype(np.uint8), rows)]
@@ -97,10 +100,13 @@ class TruthStep(AvroStep):
 
 @dataclass(frozen=True)
 class TextStep(AvroStep):
-    """string."""
+    """Writes values of Avro's type string."""
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The length, and UTF-8. Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked."""
+        """Return each text as its length and UTF-8.
+
+        Raises DataError for bytes that are not UTF-8: Spark casts BINARY to STRING unchecked.
+        """
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
         check_text(values)
@@ -108,7 +114,7 @@ class TextStep(AvroStep):
 
 
 ANY_DIGITS: Final = 1_000_000
-"""More than a decimal can have."""
+"""A number of digits that no decimal exceeds."""
 
 
 def _check_digits(values: pa.Array, rows: Array | None, digits: int, place: str) -> None:
@@ -127,9 +133,10 @@ def _check_digits(values: pa.Array, rows: Array | None, digits: int, place: str)
 
 @dataclass(frozen=True)
 class BytesStep(AvroStep):
-    """bytes. `decimal`: the unscaled values of decimals; `raw`: without their length, as values that are bytes alone.
+    """Writes values of Avro's type bytes.
 
-    `digits` is the precision of the schema's decimals.
+    With `decimal`, decimals are written as their unscaled values. With `raw`, the length is left out, because the bytes
+    are the whole key or value. `digits` is the precision of the schema's decimals: the highest number of digits.
     """
 
     decimal: bool = False
@@ -137,7 +144,7 @@ class BytesStep(AvroStep):
     digits: int = ANY_DIGITS
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The length, and the bytes."""
+        """Return the length and the bytes of each value."""
         if self.decimal and pt.is_decimal(values.type):
             _check_digits(values, rows, self.digits, place)
             values = unscaled_bytes(widened(values))
@@ -148,14 +155,14 @@ class BytesStep(AvroStep):
 
 @dataclass(frozen=True)
 class FixedStep(AvroStep):
-    """fixed: bytes of one length, or decimals in so many bytes."""
+    """Writes values of Avro's type fixed: bytes of one length, or decimals in this number of bytes."""
 
     size: int
     decimal: bool = False
     digits: int = ANY_DIGITS
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The bytes. Raises DataError for another length."""
+        """Return the bytes of each value. Raises DataError if a value has another length."""
         if self.decimal and pt.is_decimal(values.type):
             _check_digits(values, rows, self.digits, place)
             return [self._decimals(widened(values), rows, place)]
@@ -187,12 +194,12 @@ class FixedStep(AvroStep):
 
 @dataclass(frozen=True)
 class EnumStep(AvroStep):
-    """enum."""
+    """Writes values of Avro's type enum."""
 
     symbols: tuple[str, ...]
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The symbol's number. Raises DataError for an unknown symbol."""
+        """Return the number of each symbol. Raises DataError for an unknown symbol."""
         if not pt.is_string(values.type):
             raise UnsupportedTypeError(values.type, place)
         found = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
@@ -205,12 +212,12 @@ class EnumStep(AvroStep):
 
 @dataclass(frozen=True)
 class RequiredStep(AvroStep):
-    """A type without null."""
+    """Writes values of a type that does not allow null."""
 
     inner: AvroStep
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The pieces of the type. Raises DataError for a null."""
+        """Return the pieces of the `inner` type. Raises DataError for a null."""
         if values.null_count:
             missing = np.asarray(values.is_null()) if rows is None else np.asarray(values.is_null()) & rows
             if missing.any():
@@ -222,14 +229,14 @@ class RequiredStep(AvroStep):
 
 @dataclass(frozen=True)
 class UnionStep(AvroStep):
-    """A union with one branch for the values, and one for the nulls, None if it has none for them."""
+    """Writes a union with one branch for values and one for nulls; `null_branch` is None if nulls are not allowed."""
 
     branch: int
     null_branch: int | None
     inner: AvroStep
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The branch's number, and its value."""
+        """Return the number of the branch, and the value."""
         if not values.null_count:
             return [constant(bytes([2 * self.branch]), len(values), rows), *self.inner.pieces(values, rows, place)]
         valid = np.asarray(values.is_valid())
@@ -242,23 +249,27 @@ class UnionStep(AvroStep):
 
 @dataclass(frozen=True)
 class ConstantStep(AvroStep):
-    """The same bytes for each value: a default of the schema."""
+    """Writes the same bytes for each value: a default of the schema."""
 
     data: bytes
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:  # noqa: ARG002
-        """The bytes."""
+        """Return the constant bytes."""
         return [constant(self.data, len(values), rows)] if self.data else []
 
 
 @dataclass(frozen=True)
 class RecordStep(AvroStep):
-    """record: for each of Avro's fields the name of the values' field, None for a constant, and its step."""
+    """Writes values of Avro's type record.
+
+    For each Avro field, `fields` has the name of the field in the values (None: the Avro field is constant), and its
+    step.
+    """
 
     fields: tuple[tuple[str | None, AvroStep], ...]
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The pieces of all fields."""
+        """Return the pieces of all fields."""
         if not pt.is_struct(values.type):
             raise UnsupportedTypeError(values.type, place)
         found: list[RowPiece] = []
@@ -275,12 +286,12 @@ class RecordStep(AvroStep):
 
 @dataclass(frozen=True)
 class ArrayStep(AvroStep):
-    """array."""
+    """Writes values of Avro's type array."""
 
     inner: AvroStep
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """One block with all items, and then the empty block that ends the array."""
+        """Return one block with all items, and then the empty block that ends the array."""
         if not pt.is_list(values.type):
             raise UnsupportedTypeError(values.type, place)
         offsets, (items,) = children(values, values.values)
@@ -289,13 +300,13 @@ class ArrayStep(AvroStep):
 
 @dataclass(frozen=True)
 class MapStep(AvroStep):
-    """map, or an array of entries: their keys and values."""
+    """Writes values of Avro's type map, or arrays of entries. `keys` and `values` are the steps of keys and values."""
 
     keys: AvroStep
     values: AvroStep
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """As of an array."""
+        """Return blocks of entries, as ArrayStep does for items."""
         if not pt.is_map(values.type):
             raise UnsupportedTypeError(values.type, place)
         offsets, (keys, items) = children(values, values.keys, values.items)

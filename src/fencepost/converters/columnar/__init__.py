@@ -1,1 +1,1 @@
-"""The common parts of binary formats that are written a column at a time."""
+"""The common parts of binary formats that are written column by column."""

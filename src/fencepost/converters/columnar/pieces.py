@@ -1,14 +1,14 @@
-"""Rows of bytes put together from pieces, a column at a time.
+"""Builds rows of bytes from pieces, a column at a time.
 
-A row is a sequence of pieces. Each piece has its bytes for all rows, and their length in each row. Their places in the
-result follow from the lengths; then each piece is copied there, for all rows together:
+A row is a sequence of pieces. Each piece has its bytes for all rows, and its length in each row. The positions in the
+result follow from the lengths. Then each piece is copied to its positions, for all rows together:
 
     lengths        piece 0   piece 1   piece 2     one column of numbers each
     row r          [......|.........|........]     at = sum of the rows before + the pieces before
 
-NumPy copies 16 bytes of a row as fast as one. So a piece of up to 16 bytes is copied together with the following bytes
-of its source, and the next piece overwrites those. At the end of a row they would overwrite the start of the next one:
-its bytes are saved, and restored.
+NumPy copies 16 bytes of a row as fast as one. So a piece of up to 16 bytes is copied together with the bytes that
+follow it in its source; the next piece then overwrites the surplus. At the end of a row the surplus would overwrite the
+start of the next row: that row's bytes are saved before, and restored afterwards.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ WIDE: Final = 16
 """The number of bytes that are copied together."""
 
 _LADDER: Final = (4096, 256, 16)
-"""The numbers of bytes of long pieces that are copied together."""
+"""Long pieces are copied in blocks of these numbers of bytes."""
 _EXACT: Final = (8, 4, 2, 1)
 _LONGEST: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """`lengths` bytes of `source` from `starts` on, for each row. `source` has at least WIDE bytes after each start.
+    """A part of each row: `lengths` bytes of `source`, from `starts` on.
 
-    `starts` None: the source has WIDE bytes for each row.
+    `source` has at least WIDE bytes after each start.
+
+    If `starts` is None, the source has WIDE bytes for each row.
     """
 
     lengths: Array
@@ -46,7 +48,7 @@ class RowPiece:
 
     @classmethod
     def of(cls, lengths: Array, source: Array, starts: Array | None = None) -> RowPiece:
-        """Return a piece of any lengths."""
+        """Return a piece; its lengths may differ from row to row."""
         least = int(lengths.min()) if len(lengths) else 0
         most = int(lengths.max()) if len(lengths) else 0
         return cls(lengths, source, starts, least, most)
@@ -54,7 +56,7 @@ class RowPiece:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Rows of bytes, one after the other. `data` has WIDE more bytes than the rows have."""
+    """Rows of bytes, one after the other. `data` is WIDE bytes longer than the rows together."""
 
     data: Array
     offsets: Array
@@ -68,7 +70,7 @@ class Encoded:
 
 
 def put_together(pieces: Sequence[RowPiece], rows: int) -> Encoded:
-    """Return rows of all pieces, in order. Raises `pa.ArrowCapacityError` for more than 2 GiB."""
+    """Return rows that consist of all pieces, in order. Raises `pa.ArrowCapacityError` for more than 2 GiB."""
     sizes = np.zeros(rows, np.int64)
     for piece in pieces:
         sizes += piece.lengths
@@ -92,14 +94,15 @@ class _Copy:
     def pieces(self, pieces: Sequence[RowPiece]) -> None:
         """Copy all pieces.
 
-        The minimum number of bytes before and after each piece decides whether it can be copied wide.
+        A piece is copied in blocks of WIDE bytes if enough bytes come before or after it. The minimum lengths of the
+        pieces decide that.
         """
         after = sum(piece.least for piece in pieces)
         before = 0
         kept: Array | None = None
         for piece in pieces:
             after -= piece.least
-            # The last bytes of a long piece are copied from their own place in it.
+            # The last bytes of a long piece are copied separately. For them, only the bytes after the piece count.
             wide = (piece.least if piece.most <= WIDE else 0) + after >= WIDE
             if not wide and kept is None and before >= WIDE:
                 kept = self._wide[self._ends]
@@ -139,12 +142,15 @@ class _Copy:
 
 
 def _windows(data: Array, width: int) -> Array:
-    """Each run of `width` bytes, from each byte on."""
+    """Return a view of `data`: one run of `width` bytes for each start position."""
     return np.ndarray((max(0, len(data) - width + 1),), f"V{width}", data, 0, (1,))
 
 
 def padded(data: Array, first: int, end: int) -> tuple[Array, int]:
-    """The bytes from `first` to `end` and WIDE more, and the position of `first`: mostly without a copy."""
+    """Return an array with the bytes from `first` to `end` and WIDE more bytes, and its start as a position in `data`.
+
+    Most calls need no copy: they return `data` itself and 0.
+    """
     if end + WIDE <= len(data):
         return data, 0
     copy = np.empty(end - first + WIDE, np.uint8)
@@ -153,17 +159,17 @@ def padded(data: Array, first: int, end: int) -> tuple[Array, int]:
 
 
 _CONTINUED: Final = np.array([0, *((0x8080808080808080 & ((1 << 8 * n) - 1)) for n in range(8))], np.uint64)
-"""The continuation marks of a number of up to 8 bytes, by its length."""
+"""The continuation bits of the bytes of a varint, by its length of up to 8 bytes."""
 
 
 def varints(numbers: Array, rows: Array | None) -> RowPiece:
-    """Numbers of 64 bits as Avro's int and long: zigzag, 7 bits in a byte. Rows outside of `rows` get none."""
+    """Encode 64-bit numbers as Avro's int and long: zigzag, 7 bits in a byte. Rows outside of `rows` get no bytes."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     return unsigned_varints(zigzag, rows)
 
 
 def unsigned_varints(numbers: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
-    """Unsigned numbers of 64 bits, 7 bits in a byte, the lowest ones first, after up to 6 constant bytes."""
+    """Encode unsigned 64-bit numbers, 7 bits in a byte, the lowest bits first. Up to 6 constant bytes come `before`."""
     most = int(numbers.max()) if len(numbers) else 0
     width = max(1, (most.bit_length() + 6) // 7)
     lengths = np.ones(len(numbers), np.int64)
@@ -184,7 +190,7 @@ def unsigned_varints(numbers: Array, rows: Array | None, before: bytes = b"") ->
 
 
 def _spread(numbers: Array, width: int) -> Array:
-    """The lowest 56 bits with a zero before each 7 of them."""
+    """Spread the lowest 56 bits: 7 bits in each byte, with a zero as its highest bit."""
     if width == 1:
         return numbers
     found = numbers
@@ -199,14 +205,14 @@ def _spread(numbers: Array, width: int) -> Array:
 
 
 def fixed_width(values: Array, rows: Array | None, before: bytes = b"") -> RowPiece:
-    """Numbers in their own bytes, little-endian, of up to 8 bytes each, after up to 6 constant bytes."""
+    """Encode numbers of up to 8 bytes in their own width, little-endian. Up to 6 constant bytes come `before`."""
     words = np.zeros((len(values), WIDE // values.itemsize), values.dtype)
     words[:, 0] = values
     return _of_words(words, np.full(len(values), values.itemsize, np.int64), rows, before)
 
 
 def constant(data: bytes, count: int, rows: Array | None) -> RowPiece:
-    """The same bytes in each row."""
+    """Return a piece with the same bytes in each row."""
     source = np.frombuffer(data + bytes(WIDE), np.uint8)
     return RowPiece.of(_only(np.full(count, len(data), np.int64), rows), source, np.zeros(count, np.int64))
 

@@ -24,22 +24,22 @@ def check_text(values: pa.Array) -> None:
 
 
 def counts_of(offsets: Array, rows: Array | None) -> tuple[Array, Array | None]:
-    """The number of items of each list, and which items belong to lists among `rows`, None for all."""
+    """Return the number of items of each list, and which items belong to lists among `rows`; None means all items."""
     counts = np.diff(offsets).astype(np.int64)
     if rows is None:
         return counts, None
-    # Arrow may have items where a list, or its parent, is null.
+    # Arrow may store items where a list, or the struct that contains it, is null.
     kept = np.repeat(rows, counts) if counts[~rows].any() else None
     return counts * rows, kept
 
 
 def kept_items(items: pa.Array, kept: Array | None) -> pa.Array:
-    """The items to keep, as `counts_of` marks them."""
+    """Return the items that `kept` marks; see `counts_of`."""
     return items if kept is None else items.filter(pa.array(kept))
 
 
 def bytes_of(values: pa.Array, rows: Array | None) -> RowPiece:
-    """The bytes of a `string` or `binary` array."""
+    """Return the bytes of a `string` or `binary` array as a piece."""
     count = len(values)
     if not count:
         return RowPiece.of(np.zeros(0, np.int64), np.zeros(16, np.uint8), np.zeros(0, np.int64))
@@ -52,13 +52,18 @@ def bytes_of(values: pa.Array, rows: Array | None) -> RowPiece:
 
 
 def numbers_of(values: pa.Array) -> Array:
-    """Numbers or truth values, 0 for nulls."""
+    """Return the numbers or booleans of an array, with 0 for nulls."""
     filled = values.fill_null(pa.scalar(0).cast(values.type)) if values.null_count else values
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
 def whole_numbers(values: pa.Array, per_second: int, place: str) -> Array:
-    """Whole numbers, days or times in units of a second (0: no times) as 64 bits. Raises UnsupportedTypeError, DataError."""
+    """Return whole numbers, days or times as 64-bit numbers.
+
+    `per_second` is the number of units per second in which times are returned; 0 if times are not allowed.
+
+    Raises UnsupportedTypeError, DataError.
+    """
     kind = values.type
     if per_second and (pt.is_timestamp(kind) or pt.is_time(kind)):
         stored = values.view(pa.int32() if pt.is_time32(kind) else pa.int64())
@@ -78,7 +83,7 @@ def whole_numbers(values: pa.Array, per_second: int, place: str) -> Array:
 
 
 def widened(values: pa.Array) -> pa.Array:
-    """Decimals of 128 or 256 bits."""
+    """Return decimals with 128 or 256 bits: narrower ones are widened."""
     kind = values.type
     if pt.is_decimal32(kind) or pt.is_decimal64(kind):
         return values.cast(pa.decimal128(kind.precision, kind.scale))

@@ -1,4 +1,4 @@
-"""Confluent's JsonSchemaConverter: JSON behind the id of its JSON Schema in a registry, on Arrow columns."""
+"""Confluent's JsonSchemaConverter: writes the id of a JSON Schema in a registry, and then JSON, from Arrow columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Renderer(JsonRenderer):
-    """The JSON of JsonConverter, except for maps whose keys are not strings: arrays of objects."""
+    """Writes JSON like JsonConverter, except for maps whose keys are not strings: these are arrays of objects."""
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
         if string_keys:
@@ -46,9 +46,9 @@ class _Renderer(JsonRenderer):
         return join_columns(['{"key":', keys, ',"value":', values, "}"]), ("[", ",", "]")
 
     def framed(self, values: pa.Array, prefix: bytes) -> pa.Array:
-        """The texts of a column as `binary`, each after a prefix; nulls stay null."""
+        """Return the texts of a column as `binary`, each after a prefix; nulls stay null."""
         if pa.types.is_struct(values.type) and values.type.num_fields and not values.null_count:
-            # The prefix is joined with the fields: putting it before whole texts would copy them once more.
+            # The prefix is joined together with the fields: adding it to complete texts would copy these once more.
             pieces = [prefix.decode(errors=ESCAPED), *self._object(values, "")]
             if not all(isinstance(piece, str) for piece in pieces):
                 return join_columns(pieces).view(pa.binary())
@@ -59,7 +59,8 @@ class _Renderer(JsonRenderer):
 class JsonSchemaConverter(RegistryConverter):
     """Writes JSON with the id of its JSON Schema, as Java's converter of this name does.
 
-    A null without a schema is a null record. A null that has a schema is data, as in JsonConverter: JSON's null.
+    A null without a schema stays a null key or value. A null that has a schema is data, as in JsonConverter: JSON's
+    null.
     """
 
     language: ClassVar[str] = "JSON"
@@ -70,12 +71,13 @@ class JsonSchemaConverter(RegistryConverter):
         return (
             super().config()
             .define("decimal.format", ConfigDef.Type.STRING, "BASE64", low,
-                    "How decimals are written: BASE64, the bytes of their unscaled value, or NUMERIC, as numbers.",
+                    "How decimals are written. BASE64: the bytes of the unscaled value, as Base64. NUMERIC: as "
+                    "numbers.",
                     validator=one_of(("base64", "numeric")))
             .define("object.additional.properties", boolean, True, low,
-                    "Whether schemas of structs allow further properties.")
+                    "Whether the schemas of structs allow additional properties.")
             .define("json.fail.invalid.schema", boolean, False, low,
-                    "Values are made by their schema and are not validated once more: only false is supported.",
+                    "Only false is supported: values are written by their schema, and not validated against it again.",
                     validator=_only_false)
         )  # fmt: skip
 
@@ -89,7 +91,7 @@ class JsonSchemaConverter(RegistryConverter):
     def plan(
         self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
     ) -> Plan:
-        """Check a schema of the registry. Values are written the same way, with all of their fields.
+        """Check that the registry's schema fits the values. All fields are written, even fields that the schema lacks.
 
         The `referred` schemas are not checked.
         """
@@ -106,7 +108,7 @@ class JsonSchemaConverter(RegistryConverter):
         return Plan(spark_type)
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
-        """Return framed JSON; a null that has a schema is JSON's null. Raises as the base."""
+        """Return framed JSON; a null that has a schema is JSON's null. Raises the errors of the base class."""
         if self._has_no_schema(schema) or not values.null_count:
             return super().from_connect_data(topic, schema, values)
         null = pa.scalar(self._decision(topic, schema).framing.prefix + b"null", pa.binary())
@@ -133,9 +135,9 @@ class JsonSchemaConverter(RegistryConverter):
 
 
 def check_numbers(values: pa.Array, path: str = "") -> None:
-    """Raise DataError for NaN and the infinities: JSON has only texts for them, and a schema of numbers does not allow any.
+    """Raise DataError for NaN and infinities: JSON has only texts for them, but their JSON Schema allows only numbers.
 
-    Java writes these texts, and its own converter reads them as zero.
+    Java's converter writes these texts, but reads them as zero.
     """
     values = plain(values)
     kind = values.type
@@ -143,8 +145,8 @@ def check_numbers(values: pa.Array, path: str = "") -> None:
         numbers = values.drop_null() if values.null_count else values
         if not np.isfinite(numbers.to_numpy(zero_copy_only=False)).all():
             raise DataError(
-                f"{path or 'The value'} is NaN or infinite, and its JSON Schema allows numbers alone, which JSON does not have "
-                "for it: make it null, or a STRING"
+                f"{path or 'The value'} is NaN or infinite. JSON has no numbers for these values, and the JSON Schema "
+                "allows only numbers: make it null, or a STRING"
             )
     elif pa.types.is_struct(kind):
         parts = values.flatten() if _has_floats(kind) else []
@@ -168,7 +170,7 @@ def _only_false(name: str, value: Any) -> None:
 
 
 def _content(schema: RegistrySchema) -> object:
-    """Schemas are read alike if they are the same JSON."""
+    """Return a schema's JSON in a normal form, because readers treat schemas with the same JSON alike."""
     try:
         return json.dumps(json.loads(schema.text), sort_keys=True)
     except ValueError:

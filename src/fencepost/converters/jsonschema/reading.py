@@ -1,4 +1,4 @@
-"""Reads single values of JSON with a JSON Schema, for people and checks."""
+"""Reads single values of JSON with a JSON Schema, for display and for checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def json_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
-    """Return the reader of a schema, as MakeReader. Types of Connect in `referred` schemas are left as JSON has them."""
+    """Return a function that reads values of a schema; see MakeReader.
+
+    Values whose Connect types are in `referred` schemas stay as they are in JSON.
+    """
     del referred
     try:
         parsed = json.loads(schema.text)
@@ -36,7 +39,7 @@ def json_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str,
 
 
 def _value(schema: Any, value: Any, for_people: bool) -> Any:
-    """The value with its decimals as Decimals and, for people, its dates and times as texts."""
+    """Return a value in which decimals are Decimals and, if `for_people`, dates and times are texts."""
     found = without_null(schema)
     if value is None or not isinstance(found, Mapping):
         return value
@@ -57,10 +60,10 @@ def _logical(schema: Mapping[str, Any], value: Any, for_people: bool) -> Any:
 
 
 def logical_value(name: str, value: Any, scale: Any) -> Any:
-    """Return a value of Connect's logical type `name` as a Decimal, or as the text of a date or time; others unchanged.
+    """Convert a value of Connect's logical type `name` to a Decimal, or to the text of a date or time.
 
-    A decimal is the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number. Data of another program
-    that does not fit its schema is unchanged as well.
+    A decimal is the bytes of its unscaled value in base64 (decimal.format=BASE64), or a number. Values of other types,
+    and data that does not fit its schema because another program wrote it, are returned unchanged.
     """
     try:
         if name == f"{LOGICAL}Decimal" and isinstance(value, str):

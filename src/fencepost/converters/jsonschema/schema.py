@@ -1,4 +1,4 @@
-"""JSON Schemas of Connect's schemas, as Confluent's JsonSchemaData makes them, and checks of values against them.
+"""JSON Schemas for Connect's schemas, as Confluent's JsonSchemaData makes them, and checks of values against them.
 
 | Connect | JSON Schema (draft 7) |
 |---|---|
@@ -15,8 +15,8 @@
 | optional | oneOf null and the type |
 | no schema | {}, which every value fits |
 
-The name of a schema becomes the title, parameters and version become connect.parameters and connect.version. Connect's
-schemas are given in the JSON form of JsonConverter. Pure.
+The name of a schema becomes the title; parameters and version become connect.parameters and connect.version. Connect's
+schemas are given in the JSON form of JsonConverter. Pure: this module has no side effects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fencepost.api.errors import DataError
 Connect = Mapping[str, Any]
 
 LOGICAL: Final = "org.apache.kafka.connect.data."
-"""Before the names of Connect's decimals, dates and times."""
+"""The prefix of the names of Connect's decimals, dates and times."""
 _DECIMAL: Final = f"{LOGICAL}Decimal"
 _SIMPLE: Final[Mapping[str, tuple[str, str | None]]] = {
     "int8": ("integer", "int8"),
@@ -55,7 +55,7 @@ class JsonSchemaOptions:
 
 
 def json_schema(connect: Connect | None, options: JsonSchemaOptions) -> dict[str, Any]:
-    """Return the JSON Schema of a Connect schema, of any value for None."""
+    """Return the JSON Schema of a Connect schema. For None, return a JSON Schema that allows any value."""
     return {} if connect is None else _schema(connect, options, None)
 
 
@@ -65,7 +65,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 
 def missing_properties(connect: Connect | None, written: Any, path: str = "") -> Iterator[str]:
-    """Name the fields of a Connect schema that another JSON Schema has no property for."""
+    """Return the names of the fields of a Connect schema for which the other JSON Schema has no property."""
     found = without_null(written)
     if connect is None or not isinstance(found, Mapping) or "$ref" in found:
         return
@@ -85,7 +85,7 @@ def missing_properties(connect: Connect | None, written: Any, path: str = "") ->
 
 
 def check_kind(connect: Connect | None, written: Any, options: JsonSchemaOptions, path: str = "") -> None:
-    """Raise DataError if another JSON Schema has another type for a value or a field, or requires a field that is not there.
+    """Raise DataError if the other JSON Schema has another type for a value or field, or requires a missing field.
 
     Other constraints, such as ranges and patterns, are not checked.
     """
@@ -157,7 +157,10 @@ def _parts(connect: Connect, options: JsonSchemaOptions) -> tuple[str, str | Non
 
 
 def without_null(schema: Any) -> Any:
-    """Return the alternative to null of a schema with these two; other schemas unchanged."""
+    """Return the schema of non-null values if a schema allows null or one other schema.
+
+    Other schemas are returned unchanged.
+    """
     if not isinstance(schema, Mapping):
         return schema
     for name in ("oneOf", "anyOf"):

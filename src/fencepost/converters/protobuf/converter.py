@@ -1,4 +1,4 @@
-"""Confluent's ProtobufConverter: Protobuf behind the id of its schema in a registry, on Arrow columns."""
+"""Confluent's ProtobufConverter: writes the id of a schema in a registry, and then Protobuf, from Arrow columns."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 FIELD_NUMBERS: Final = "fencepost.protobuf.field.numbers"
 
 _BLOCK: Final = 8192
-"""The rows that are written together: their bytes fit the processor's cache."""
+"""The number of rows that are written together: their bytes fit the processor's cache."""
 
 
 class ProtobufConverter(RegistryConverter):
     """Writes Protobuf with the id of its schema, as Java's converter of this name does.
 
-    A null is a null record. Whole values that are not structs are Google's wrapper messages.
+    A null stays a null key or value. Whole values that are not structs are written as Google's wrapper messages.
     """
 
     language: ClassVar[str] = "PROTOBUF"
@@ -49,19 +49,23 @@ class ProtobufConverter(RegistryConverter):
         return (
             super().config()
             .define("scrub.invalid.names", kind, False, low,
-                    "Whether characters that Protobuf does not allow in names are replaced; otherwise they are refused.")
+                    "Whether characters in names that Protobuf does not allow are replaced. If false, such names are "
+                    "refused.")
             .define("optional.for.nullables", kind, False, ConfigDef.Importance.MEDIUM,
-                    "Whether fields that may be null are `optional`. Otherwise a null is written as nothing, and readers take it "
-                    "for zero, false or the empty text.")
+                    "Whether fields that may be null are declared `optional`. If false, a null is not written, and "
+                    "readers see 0, false or an empty string.")
             .define("wrapper.for.nullables", kind, False, low,
-                    "Whether fields that may be null are wrapper messages, such as google.protobuf.Int32Value.")
+                    "Whether fields that may be null are declared as wrapper messages, such as "
+                    "google.protobuf.Int32Value.")
             .define("skip.known.types", kind, True, low,
-                    "Schemas refer to the known types of Google and Confluent without registering them: only true is supported.",
+                    "Only true is supported: schemas refer to the well-known types of Google and Confluent, which are "
+                    "not registered.",
                     validator=_only_true)
             .define(FIELD_NUMBERS, ConfigDef.Type.STRING, "position", ConfigDef.Importance.MEDIUM,
-                    "How the fields of schemas that are registered are numbered. position: in their order, as in Java, so that a "
-                    "dropped or inserted column moves the numbers after it. names: a name keeps the number that any version of "
-                    "the subject gave it. fencepost's own.",
+                    "How fields are numbered in schemas that the converter registers. position: in their order, as in "
+                    "Java; if a column is dropped or inserted, the numbers of later fields change. names: a field "
+                    "keeps the number that its name had in any version of the subject. Java's converter does not have "
+                    "this property.",
                     validator=one_of(("position", "names")))
         )  # fmt: skip
 
@@ -73,7 +77,7 @@ class ProtobufConverter(RegistryConverter):
         return Derived(RegistrySchema(schema_text(found), self.language), found.full_name, "message", found)
 
     def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:
-        """Return the schema with the field numbers of earlier versions, unless they follow positions."""
+        """Return the schema with the field numbers of earlier versions, unless numbers follow the fields' positions."""
         if self.settings[FIELD_NUMBERS] == "position":
             return derived
         try:
@@ -92,10 +96,10 @@ class ProtobufConverter(RegistryConverter):
         """Return the steps that write values of the derived schema, and the index of their message."""
         own = written.text == derived.schema.text
         imported = [part.text for part in referred.values()]
-        steps, at = plan(
+        steps, index = plan(
             derived.connect, derived.connect if own else parsed_file(written.text, imported), strict=strict
         )
-        return Plan(steps, message_indexes([at]))
+        return Plan(steps, message_indexes([index]))
 
     def encode(self, steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
         """Return Protobuf's wire format."""
@@ -118,7 +122,10 @@ def _only_true(name: str, value: Any) -> None:
 
 
 def message_indexes(path: Sequence[int]) -> bytes:
-    """Return the indexes of a record's message in its file: count and indexes, as zigzag varints; [0] is one 0."""
+    """Encode the path of a record's message in its file: first the length of the path, then its indexes.
+
+    All numbers are zigzag varints. The path [0] is shortened to a single 0.
+    """
     if list(path) == [0]:
         return b"\0"
     return b"".join(_zigzag(number) for number in (len(path), *path))
@@ -140,7 +147,7 @@ def _encoded(steps: Any, prefix: bytes, values: pa.Array) -> pa.Array:
 
 
 def _content(schema: RegistrySchema) -> object:
-    """Schemas with the same messages, fields and numbers are read alike."""
+    """Return the part of a schema that determines how readers read its data: messages, fields and numbers."""
     try:
         file = parsed_file(schema.text)
     except DataError:

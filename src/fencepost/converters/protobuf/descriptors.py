@@ -1,7 +1,8 @@
 """Makes descriptors of google.protobuf from a registry's schemas, which are texts.
 
-A file and its imports go into a pool of their own, because schemas of two registries may have the same name. Registries do
-not store Google's and Confluent's well-known files: these come from the library, or from short texts in this module.
+A file and its imports go into their own descriptor pool, because schemas of two registries may have the same name.
+Registries do not store the well-known files of Google and Confluent: these files come from the library, or from short
+texts in this module.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _SCALARS: Final = {
 }
 _LABELS: Final = {"repeated": _Proto.LABEL_REPEATED, "required": _Proto.LABEL_REQUIRED}
 _OF_LIBRARY: Final = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
-"""Files of google/protobuf/ whose messages values may have."""
+"""Files of google/protobuf/ with messages that values may have. The library provides these files."""
 _OPTIONS_ONLY: Final = ("confluent/meta.proto", "google/protobuf/descriptor.proto")
-"""Files that define options, which are not read."""
+"""Files that only define options. Options are not read."""
 _TEXTS: Final[Mapping[str, str]] = {
     "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type; '
     "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
@@ -42,7 +43,10 @@ class MessageClasses:
     """The classes of a schema's messages."""
 
     def __init__(self, text: str, referred: Mapping[str, RegistrySchema]) -> None:
-        """`referred` has the schemas that the text imports, by name. Raises DataError, or ValueError for a missing one."""
+        """`referred` has the schemas that the text imports, by name.
+
+        Raises DataError, or ValueError if an imported schema is missing.
+        """
         self._pool = descriptor_pool.DescriptorPool()
         self._referred = referred
         self._added: set[str] = set()
@@ -52,7 +56,7 @@ class MessageClasses:
         except (TypeError, KeyError) as error:
             raise ValueError(f"a schema that is not one of Protobuf: {error}") from error
 
-    def at(self, path: Sequence[int]) -> Any:
+    def message_class(self, path: Sequence[int]) -> Any:
         """Return the class of the message at a path of indexes. Raises ValueError if there is none."""
         names, messages = [self._file.package] if self._file.package else [], self._file.messages
         for index in path:
@@ -119,7 +123,7 @@ def _fill_message(proto: Any, message: ParsedMessage) -> None:
 
 
 def _fill_optional(proto: Any, message: ParsedMessage) -> None:
-    """Put each field `optional` into a oneof of its own, after the others, as compilers do."""
+    """Put each `optional` field into its own oneof, after the other oneofs, as compilers do."""
     for made, part in zip(proto.field, message.fields, strict=True):
         if part.label == "optional":
             made.proto3_optional = True
@@ -135,5 +139,5 @@ def _fill_enum(proto: Any, enum: ParsedEnum) -> None:
     proto.name = enum.name
     for name, number in enum.symbols:
         proto.value.add(name=name, number=number)
-    # The parser skips options, so the one that allows two names for a number is set where an enum has such names.
+    # The parser skips options. So the option that allows two names for a number is set where an enum has such names.
     proto.options.allow_alias = len({number for _, number in enum.symbols}) < len(enum.symbols)

@@ -1,4 +1,4 @@
-"""Decimals, dates and times as messages of Google's and Confluent's, for whole columns."""
+"""Writes decimals, dates and times as messages of Google and Confluent, for whole columns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fencepost.converters.render import UnsupportedTypeError
 
 _MILLISECONDS: Final = 1_000
 _NANOSECONDS: Final = 1_000_000
-"""In a millisecond."""
+"""The number of nanoseconds in a millisecond."""
 _POWERS: Final = np.array([10**digits for digits in range(1, 19)], np.int64)
 _LONGEST_128: Final = 38
 _SECONDS: Final = (-62_135_596_800, 253_402_300_799)
 _DAYS: Final = (-719_162, 2_932_896)
-"""From 0001-01-01 to 9999-12-31, as the messages have them."""
+"""The first and the last day that the messages can hold, counted from 1970-01-01: 0001-01-01 and 9999-12-31."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DecimalStep(ValueStep):
     """confluent.type.Decimal: value (bytes) = 1, precision (uint32) = 2, scale (int32) = 3."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """The unscaled value as the fewest bytes, its digits, and the scale of its type."""
+        """Return the unscaled value in as few bytes as possible, its number of digits, and the scale of its type."""
         if not pt.is_decimal(values.type):
             raise UnsupportedTypeError(values.type, place)
         values = widened(values)
@@ -55,7 +55,7 @@ class DateStep(ValueStep):
     """google.type.Date: year = 1, month = 2, day = 3."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """Dates of the Gregorian calendar. Raises DataError for years that the message does not have."""
+        """Return dates of the Gregorian calendar. Raises DataError for years that the message cannot hold."""
         if not pt.is_date(values.type):
             raise UnsupportedTypeError(values.type, place)
         days = whole_numbers(values, 0, place)
@@ -76,7 +76,7 @@ class TimeStep(ValueStep):
     """google.type.TimeOfDay: hours = 1, minutes = 2, seconds = 3, nanos = 4."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """Times to the millisecond, as Connect has them."""
+        """Return times of day in milliseconds, the precision that Connect has."""
         if not pt.is_time(values.type):
             raise UnsupportedTypeError(values.type, place)
         millis = whole_numbers(values, _MILLISECONDS, place)
@@ -90,7 +90,10 @@ class TimestampStep(ValueStep):
     """google.protobuf.Timestamp: seconds = 1, nanos = 2."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """Moments to the millisecond, as Connect has them. Raises DataError for years that the message does not have."""
+        """Return times in milliseconds, the precision that Connect has.
+
+        Raises DataError for years that the message cannot hold.
+        """
         if not pt.is_timestamp(values.type):
             raise UnsupportedTypeError(values.type, place)
         millis = whole_numbers(values, _MILLISECONDS, place)
@@ -104,13 +107,13 @@ class TimestampStep(ValueStep):
 
 
 def _message(numbers: tuple[Array, ...], rows: Array | None, before: bytes) -> list[RowPiece]:
-    """A message of whole numbers, in the order of their fields."""
+    """Return a message of whole numbers: the fields 1, 2 and so on."""
     pieces = [_number(number, values, rows) for number, values in enumerate(numbers, 1)]
     return with_length(pieces, len(numbers[0]), rows, before)
 
 
 def _number(number: int, values: Array, rows: Array | None) -> RowPiece:
-    """A field without presence."""
+    """Return a field without presence: it is absent where the value is 0."""
     filled = values != 0
     written = rows if filled.all() else filled if rows is None else filled & rows
     return unsigned_varints(values.view(np.uint64), written, tag(number, VARINT))
@@ -123,11 +126,11 @@ def _check_range(values: Array, rows: Array | None, bounds: tuple[int, int], wha
 
 
 def _digits(values: pa.Array) -> Array:
-    """The digits of each unscaled value, as Java's BigDecimal.precision: at least one."""
+    """Return the number of digits of each unscaled value, like Java's BigDecimal.precision: at least one."""
     if pt.is_decimal128(values.type):
         words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)[values.offset :][: len(values)]
         low = words[:, 0]
-        # The smallest number has no positive counterpart.
+        # The smallest 64-bit number has no positive counterpart.
         if (words[:, 1] == low >> 63).all() and (low != np.iinfo(np.int64).min).all():
             return np.asarray(np.searchsorted(_POWERS, np.abs(low), side="right") + 1, np.int64)
     filled = values.fill_null(pa.scalar(0, pa.int8()).cast(values.type)) if values.null_count else values

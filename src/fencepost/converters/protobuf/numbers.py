@@ -1,8 +1,8 @@
-"""Numbers of fields that follow the names of earlier versions of a schema.
+"""Field numbers that stay with the names of fields over the versions of a schema.
 
-By position, a column that is dropped or inserted moves the numbers of those after it, and data that was written before is
-read wrongly. Here a name keeps the number that any version of the subject gave it, and a new name gets one that no version
-has had.
+If numbers followed positions, dropping or inserting a column would change the numbers of all columns after it, and data
+that was written before would be read wrongly. Here a name keeps the number that it had in the newest version with this
+name, and a new name gets a number that no version has used.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fencepost.converters.protobuf.parser import ParsedFile, ParsedMessage
 from fencepost.converters.protobuf.schema import ProtoField, ProtoFile, ProtoMessage
 
 _OF_PROTOBUF: Final = range(19_000, 20_000)
-"""Numbers that Protobuf keeps for itself."""
+"""The range of numbers that Protobuf reserves for itself."""
 
 _Path = tuple[str, ...]
 
 
 @dataclass
 class EarlierNumbers:
-    """The numbers of fields in all versions of a subject, by the path of their message's name."""
+    """The field numbers in all versions of a subject, by the path of the message's name."""
 
     numbers: dict[_Path, dict[str, int]] = field(default_factory=dict)
     highest: dict[_Path, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class EarlierNumbers:
         return found
 
     def applied(self, file: ProtoFile) -> ProtoFile:
-        """Return a file with these numbers, and new ones for new names."""
+        """Return the file with new field numbers: known names get their earlier numbers, new names get unused ones."""
         messages = (self._message((file.package, message.name), message) for message in file.messages)
         return replace(file, messages=tuple(messages))
 

@@ -1,9 +1,10 @@
 """Reads .proto texts, in whatever layout a registry returns them.
 
-    parsed_text    the text as it stands, for readers: proto2 and proto3 with imports, messages, enums, oneofs and maps
-    parsed_file    the messages that the converter writes, with the types of their fields found
+    parsed_text    the declarations of a text: proto2 and proto3 with imports, messages, enums, oneofs and maps
+    parsed_file    the messages that the converter writes, with the types of their fields resolved
 
-Options and services are skipped. Groups and extensions are refused by name: no value can be read without them.
+Options and services are skipped. Groups and extensions are refused with an error that names them: without them no value
+could be read.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _CLOSING: Final = {"{": "}", "[": "]", "(": ")"}
 
 
 def parsed_text(text: str) -> ParsedFile:
-    """Return a text's declarations. Raises DataError for a text that is not of Protobuf."""
+    """Return the declarations in a text. Raises DataError if the text is not Protobuf."""
     parser = _Parser(_tokens(text))
     parser.file()
     return parser.found
 
 
 def parsed_file(text: str, imported: Iterable[str] = ()) -> ProtoFile:
-    """Return the schema of a text that values are written with, and of those that it imports. Raises DataError."""
+    """Return the schema for writing values. The text may import the `imported` texts. Raises DataError."""
     found = parsed_text(text)
     if not found.messages:
         raise DataError("The registry's schema has no message")
@@ -45,14 +46,14 @@ def parsed_file(text: str, imported: Iterable[str] = ()) -> ProtoFile:
 
 
 def _tokens(text: str) -> list[str]:
-    found, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    found, position = [], 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise DataError(f"The registry's schema is not one of Protobuf: {text[at : at + 20]!r}")
+            raise DataError(f"The registry's schema is not one of Protobuf: {text[position : position + 20]!r}")
         if match["token"]:
             found.append(match["token"])
-        at = match.end()
+        position = match.end()
     return found
 
 
@@ -66,14 +67,17 @@ class ParsedEnum:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """A message before the types of its fields are found. The entry of a `map<>` is a message with the name of none."""
+    """A message whose field types are not resolved yet.
+
+    An entry of a `map<>` is a message with a unique name.
+    """
 
     name: str
     fields: list[ProtoField] = field(default_factory=list)
     nested: list[ParsedMessage] = field(default_factory=list)
     enums: list[ParsedEnum] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
-    """Numbers that no field may have: single ones, and both ends of each range."""
+    """Numbers that no field may have: single numbers, and both ends of each range."""
     is_entry: bool = False
 
 
@@ -91,11 +95,11 @@ class ParsedFile:
 @dataclass
 class _Parser:
     tokens: list[str]
-    at: int = 0
+    position: int = 0
     found: ParsedFile = field(default_factory=ParsedFile)
 
     def file(self) -> None:
-        while self.at < len(self.tokens):
+        while self.position < len(self.tokens):
             match self.next():
                 case "syntax":
                     self.expect("=")
@@ -134,7 +138,7 @@ class _Parser:
         found = ParsedMessage(self.next())
         self.expect("{")
         while (word := self.next()) != "}":
-            # These words may be the first one of a field's type, too.
+            # These words may also be the first word of a field's type.
             if word == "message" and self.peek(1) == "{":
                 found.nested.append(self.message(depth + 1))
             elif word == "enum" and self.peek(1) == "{":
@@ -224,13 +228,13 @@ class _Parser:
         return first
 
     def next(self) -> str:
-        if self.at >= len(self.tokens):
+        if self.position >= len(self.tokens):
             raise DataError("The registry's schema ends too early: it is not one of Protobuf")
-        self.at += 1
-        return self.tokens[self.at - 1]
+        self.position += 1
+        return self.tokens[self.position - 1]
 
     def peek(self, ahead: int = 0) -> str:
-        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
+        return self.tokens[self.position + ahead] if self.position + ahead < len(self.tokens) else ""
 
     def expect(self, token: str) -> None:
         found = self.next()
@@ -249,7 +253,7 @@ class _Parser:
 
 @dataclass(frozen=True)
 class _Types:
-    """Finds the messages that the fields of a file have as types."""
+    """Finds the messages that are the types of a file's fields."""
 
     file: ParsedFile
     imported: list[ParsedFile]
@@ -257,14 +261,17 @@ class _Types:
     def message(
         self, message: ParsedMessage, around: tuple[ParsedMessage, ...], users: tuple[ParsedMessage, ...] = ()
     ) -> ProtoMessage:
-        """The message with its types. `around` are the messages that it is declared in, `users` those that have it as a type.
+        """Return the message with its types.
 
-        Raises DataError for a message that has itself as a type, through others or not: its values have any depth.
+        `around` are the enclosing messages, from the outermost to the innermost. `users` are the messages on the path
+        of fields from the root message to this one.
+
+        Raises DataError for a message that contains itself, directly or not: its values could be nested to any depth.
         """
         if any(message is user for user in users):
             names = " -> ".join(user.name for user in (*users, message))
             raise DataError(
-                f"The registry's schema has a message in itself, {names}, and columns have no type of any depth: write with "
+                f"The registry's schema has a message that contains itself, {names}, and columns have a limited depth: write with "
                 "another schema, or under another subject"
             )
         scopes, users = (*around, message), (*users, message)
@@ -273,9 +280,9 @@ class _Types:
     def field(
         self, part: ProtoField, scopes: tuple[ParsedMessage, ...], users: tuple[ParsedMessage, ...]
     ) -> ProtoField:
-        # With a dot in front it is a full name.
+        # A type with a dot in front is a full name.
         part = replace(part, type=part.type.removeprefix("."))
-        # The innermost message of that name.
+        # The innermost message with that name counts.
         for depth in range(len(scopes), 0, -1):
             scope = scopes[depth - 1]
             package = [self.file.package] if self.file.package else []
@@ -289,7 +296,10 @@ class _Types:
         return self.of_imported(part, users)
 
     def of_imported(self, part: ProtoField, users: tuple[ParsedMessage, ...]) -> ProtoField:
-        """The field with a message of another file, whose name may leave out packages that both are in."""
+        """Return the field with its message if that is in another file.
+
+        The type's name may omit packages that both files share. A field of another type is returned unchanged.
+        """
         around = self.file.package.split(".")
         names = [".".join([*around[:depth], part.type]) for depth in range(len(around), -1, -1)]
         for name in names:

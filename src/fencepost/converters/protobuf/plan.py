@@ -1,7 +1,7 @@
-"""Finds how values are written with a Protobuf schema: their own, or another one of the registry.
+"""Finds how values are written with a Protobuf schema: their own, or another one from the registry.
 
 Fields are matched by name, never by position: the other schema has its own numbers. It may have fields that the values
-lack, which are absent then.
+lack: these fields are absent in the records.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ _WRAPPED: Final = {f"{WRAPPER_PACKAGE}.{name}": scalar for scalar, name in WRAPP
 
 
 def plan(derived: ProtoFile, written: ProtoFile, *, strict: bool) -> tuple[MessageStep | WrapperStep, int]:
-    """Return the step for whole records, and their message in the file. Raises DataError for a misfit.
+    """Return the step for whole records, and the index of their message in the file.
 
-    If `strict`, the schema must have all fields of the values; others are not written.
+    Raises DataError if the schemas do not fit.
+
+    If `strict`, `written` must have all fields of the values; else fields that it lacks are not written.
     """
     names = [message.name for message in written.messages]
     if written.package != derived.package or derived.root.name not in names:
@@ -69,11 +71,11 @@ def plan(derived: ProtoFile, written: ProtoFile, *, strict: bool) -> tuple[Messa
             f"The schema has no message {derived.full_name}, which the records are: it has "
             f"{', '.join(f'{written.package}.{name}'.lstrip('.') for name in names)}"
         )
-    at = names.index(derived.root.name)
+    index = names.index(derived.root.name)
     value = derived.root.fields[0] if derived.root.fields else None
     if value is not None and value.source is None:
-        return _wrapper(value.type), at
-    return _message(derived.root, written.messages[at], "", strict=strict), at
+        return _wrapper(value.type), index
+    return _message(derived.root, written.messages[index], "", strict=strict), index
 
 
 def _message(derived: ProtoMessage, written: ProtoMessage, place: str, *, strict: bool) -> MessageStep:
@@ -103,7 +105,8 @@ def _field(derived: ProtoField, written: ProtoField, place: str, *, strict: bool
         raise _misfit(derived, written, place)
     value = _value(derived, written, place, strict=strict)
     if repeated:
-        # Items that are messages, texts or bytes have a length each; others are packed, with one length for all.
+        # Each item that is a message, text or bytes has its own length. Other items are packed, with one length for
+        # all.
         number = tag(written.number, LENGTH)
         is_map = derived.message is not None and derived.message.is_map
         return (EntriesStep if is_map else RepeatedStep)(number, value, required=derived.required)
@@ -123,7 +126,7 @@ def _value(derived: ProtoField, written: ProtoField, place: str, *, strict: bool
 
 
 def _fits(ours: str, theirs: str) -> bool:
-    """Whether values of one type can be written as another: the same, with or without a wrapper, or a wider number."""
+    """Whether type `ours` can be written as `theirs`: the same type, with or without a wrapper, or a wider number."""
     if ours in _LOGICAL or theirs in _LOGICAL:
         return ours == theirs
     given, wanted = _WRAPPED.get(ours, ours), _WRAPPED.get(theirs, theirs)

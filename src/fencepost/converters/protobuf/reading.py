@@ -1,7 +1,7 @@
-"""Reads single values of Protobuf, for people and checks.
+"""Reads single values of Protobuf, for display and for checks.
 
-The known messages of dates, times and decimals are shown as Connect's types are; wrappers as what they wrap. A field that
-is not set is null if the schema can tell, else zero, false or the empty text.
+Known messages of dates, times and decimals are shown like Connect's types, and wrappers like their content. A field
+that is not set is null if the schema can express that, else zero, false or the empty text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEEPEST_INDEX: Final = 100
 
 
 def protobuf_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[str, RegistrySchema]) -> Reader:
-    """Return the reader of a schema, as MakeReader."""
+    """Return a function that reads values of a schema; see MakeReader."""
     try:
         from fencepost.converters.protobuf.descriptors import MessageClasses  # noqa: PLC0415 - optional
     except ImportError:
@@ -38,7 +38,7 @@ def protobuf_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[
 
     def read(data: bytes) -> Any:
         path, start = _indexes(data)
-        message = classes.at(path)()
+        message = classes.message_class(path)()
         try:
             message.ParseFromString(data[start:])
         except DecodeError as error:
@@ -49,23 +49,23 @@ def protobuf_reader(schema: RegistrySchema, for_people: bool, referred: Mapping[
 
 
 def _indexes(data: bytes) -> tuple[list[int], int]:
-    """The path of the message, and where its bytes begin. See `message_indexes` of the converter."""
-    count, at = _zigzag(data, 0)
+    """Return the path of the message, and the position where its bytes begin. See the converter's `message_indexes`."""
+    count, position = _zigzag(data, 0)
     if not 0 <= count <= _DEEPEST_INDEX:
         raise ValueError("bytes without the index of a message")
     path = []
     for _ in range(count):
-        index, at = _zigzag(data, at)
+        index, position = _zigzag(data, position)
         path.append(index)
-    return path or [0], at
+    return path or [0], position
 
 
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
     number = 0
-    for position, byte in enumerate(data[at : at + _LONGEST_VARINT]):
-        number |= (byte & 0x7F) << (7 * position)
+    for index, byte in enumerate(data[position : position + _LONGEST_VARINT]):
+        number |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return number >> 1 ^ -(number & 1), at + position + 1
+            return number >> 1 ^ -(number & 1), position + index + 1
     raise ValueError("bytes without the index of a message")
 
 

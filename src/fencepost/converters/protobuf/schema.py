@@ -1,4 +1,4 @@
-"""Protobuf schemas of Connect's schemas, as Confluent's ProtobufData makes them.
+"""Protobuf schemas for Connect's schemas, as Confluent's ProtobufData makes them.
 
 | Connect | Protobuf (proto3) |
 |---|---|
@@ -13,7 +13,8 @@
 | optional | the plain field; `optional` or a wrapper message if the options say so |
 | a whole value that is not a struct | the wrapper message of its type |
 
-Fields are numbered in their order. Connect's schemas are given in the JSON form of JsonConverter. Pure.
+Fields are numbered in their order. Connect's schemas are given in the JSON form of JsonConverter. Pure: this module has
+no side effects.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LOGICALS: Final = {
     f"{_LOGICAL}Time": ("int32", TIME),
     f"{_LOGICAL}Timestamp": ("int64", TIMESTAMP),
 }
-"""Name of a logical type -> its type in Connect, its message."""
+"""For the name of each logical type: its type in Connect, and its message in Protobuf."""
 SCALARS: Final = {
     "int8": "int32", "int16": "int32", "int32": "int32", "int64": "int64", "float": "float", "double": "double",
     "boolean": "bool", "string": "string", "bytes": "bytes",
@@ -48,7 +49,7 @@ WRAPPERS: Final = {
     "double": "DoubleValue", "float": "FloatValue", "int64": "Int64Value", "uint64": "UInt64Value", "int32": "Int32Value",
     "uint32": "UInt32Value", "bool": "BoolValue", "string": "StringValue", "bytes": "BytesValue",
 }  # fmt: skip
-"""Scalar -> the message around one, in the order of google/protobuf/wrappers.proto."""
+"""For each scalar, the message that wraps it, in the order of google/protobuf/wrappers.proto."""
 WRAPPER_PACKAGE: Final = "google.protobuf"
 _WRAPPER_OPTIONS: Final = (
     'csharp_namespace = "Google.Protobuf.WellKnownTypes"', "cc_enable_arenas = true",
@@ -87,12 +88,12 @@ class ProtoField:
     type: str
     label: str = ""
     message: ProtoMessage | None = None
-    """The message that is its type, if it is in the same file."""
+    """The message that is the field's type, if it is in the same file."""
     params: tuple[tuple[str, str], ...] = ()
     source: str | None = None
     required: bool = False
     oneof: str = ""
-    """The oneof that it is in."""
+    """The name of the oneof that the field is in; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class ProtoMessage:
 
     @property
     def nested(self) -> tuple[ProtoMessage, ...]:
-        """The messages that its fields have, each once."""
+        """The messages that are types of the fields, each once."""
         found: dict[str, ProtoMessage] = {}
         for part in self.fields:
             if part.message is not None:
@@ -115,26 +116,26 @@ class ProtoMessage:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """A .proto file, and the message of its values."""
+    """A .proto file, and the path of the message of its values."""
 
     package: str
     messages: tuple[ProtoMessage, ...]
-    at: int = 0
+    root_index: int = 0
     options: tuple[str, ...] = ()
 
     @property
     def root(self) -> ProtoMessage:
         """The message of the values."""
-        return self.messages[self.at]
+        return self.messages[self.root_index]
 
     @property
     def full_name(self) -> str:
-        """The full name of that message."""
+        """The full name of the root message."""
         return f"{self.package}.{self.root.name}" if self.package else self.root.name
 
 
 def proto_file(schema: Connect | None, options: ProtobufOptions = ProtobufOptions()) -> ProtoFile:
-    """Return the Protobuf schema of a Connect schema. Raises DataError that says where it fails."""
+    """Return the Protobuf schema of a Connect schema. Raises DataError that names the invalid part."""
     if schema is None:
         raise DataError(
             "Protobuf has no form for values without a schema: give the records one, or use another converter"
@@ -153,7 +154,7 @@ def schema_text(file: ProtoFile) -> str:
         lines += [*(f'import "{path}";' for path in imports), ""]
     if file.options:
         lines += [*(f"option {option};" for option in file.options), ""]
-    # A type of Google's or Confluent's is looked up in the innermost package or message with its first name.
+    # Protobuf looks up a type of Google or Confluent in the innermost package or message that has its first name.
     names = (name for message in file.messages for name in _names(message))
     hidden = frozenset((*file.package.split(".")[1:], *names))
     for message in file.messages:
@@ -162,7 +163,7 @@ def schema_text(file: ProtoFile) -> str:
 
 
 def _wrapped(schema: Connect) -> ProtoFile:
-    """The file of Google's wrappers: Java registers it whole."""
+    """Return the file of all of Google's wrappers, because Java registers the whole file."""
     kind = schema["type"]
     if kind not in SCALARS:
         raise DataError(
@@ -174,10 +175,10 @@ def _wrapped(schema: Connect) -> ProtoFile:
             "does that)"
         )
     messages = tuple(ProtoMessage(name, (ProtoField("value", 1, scalar),)) for scalar, name in WRAPPERS.items())
-    at = list(WRAPPERS).index(SCALARS[kind])
-    value = replace(messages[at].fields[0], required=True)
-    root = replace(messages[at], fields=(value,))
-    return ProtoFile(WRAPPER_PACKAGE, (*messages[:at], root, *messages[at + 1 :]), at, _WRAPPER_OPTIONS)
+    index = list(WRAPPERS).index(SCALARS[kind])
+    value = replace(messages[index].fields[0], required=True)
+    root = replace(messages[index], fields=(value,))
+    return ProtoFile(WRAPPER_PACKAGE, (*messages[:index], root, *messages[index + 1 :]), index, _WRAPPER_OPTIONS)
 
 
 @dataclass
@@ -198,7 +199,7 @@ class _Messages:
         return self.checked(ProtoMessage(name, tuple(fields)), place)
 
     def field(self, schema: Connect, name: str, place: str) -> ProtoField:
-        """The field of a schema, without number and presence."""
+        """Return the field for a schema, without number and presence."""
         item = schema["items"] if schema["type"] == "array" else schema
         if item["type"] == "array" or (item is not schema and item["type"] == "map"):
             raise DataError(
@@ -211,7 +212,7 @@ class _Messages:
             return ProtoField(name, 0, message.name, repeated, message)
         if item["type"] == "struct":
             kind = self.full_name(item, place).rpartition(".")[2]
-            # A message cannot have the name of a sibling field.
+            # A message cannot have the same name as a field beside it.
             message = self.message(f"{kind}Message" if kind == name else kind, item, place)
             return ProtoField(name, 0, message.name, repeated, message)
         kind, params = self.scalar(item, place)
@@ -232,7 +233,7 @@ class _Messages:
         return f"{WRAPPER_PACKAGE}.{WRAPPERS[kind]}" if wrapped else kind, params
 
     def entry(self, schema: Connect, place: str) -> ProtoMessage:
-        """The message of a map's entries, without labels `optional` and metadata, as in Java."""
+        """Return the message of a map's entries, without `optional` labels and metadata, as in Java."""
         name = _entry_name(self.full_name(schema, place).rpartition(".")[2])
         key = replace(self.field(schema["keys"], "key", f"{place}[key]"), number=1, required=True, params=())
         value = replace(
@@ -261,7 +262,7 @@ class _Messages:
         return name
 
     def checked(self, message: ProtoMessage, place: str) -> ProtoMessage:
-        """Refuse a message that has a name twice, which Protobuf refuses."""
+        """Return the message. Raises DataError if it has a name twice, which Protobuf does not allow."""
         names: dict[str, ProtoMessage | None] = {}
         in_json: dict[str, str] = {}
         for part in message.fields:
@@ -285,7 +286,7 @@ class _Messages:
 
 
 def _json_name(name: str) -> str:
-    """The name of a field in Protobuf's JSON, which compilers of proto3 allow once in a message.
+    """The name of a field in Protobuf's JSON. Compilers of proto3 allow each such name only once in a message.
 
     https://protobuf.dev/programming-guides/json/
     """
@@ -342,6 +343,6 @@ def _with_params(line: str, params: tuple[tuple[str, str], ...]) -> list[str]:
         return [f"{line};"]
     entries = [[f'        key: "{name}",', f'        value: "{value}"'] for name, value in params]
     listed: list[str] = []
-    for at, entry in enumerate(entries):
-        listed += ["      {", *entry, "      }," if at < len(entries) - 1 else "      }"]
+    for index, entry in enumerate(entries):
+        listed += ["      {", *entry, "      }," if index < len(entries) - 1 else "      }"]
     return [f"{line} [(confluent.field_meta) = {{", "    params: [", *listed, "    ]", "  }];"]

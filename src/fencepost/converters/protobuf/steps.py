@@ -1,10 +1,11 @@
 """Writes the values of a column in Protobuf's wire format, https://protobuf.dev/programming-guides/encoding/.
 
-A value step is one type: it writes the bytes after a field's tag. A field step is a field with its tag. Steps are plain
-data, made once from two schemas (`plan`), and pickled to executors. `rows` marks the rows that have a value at all:
-fields of a null struct have none, even if Arrow stores something in their place.
+A value step writes the values of one type: the bytes after a field's tag. A field step writes a field with its tag.
+Steps are plain data, made once from two schemas (`plan`), and pickled to executors. `rows` marks the rows that have a
+value at all: fields of a null struct have no values, even if Arrow stores something in their place.
 
-A field without presence is absent where it has its type's default: zero, false, or empty. -0.0 is not the default.
+A field without presence is absent where its value is the type's default: zero, false, or empty. -0.0 is not the
+default.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ def tag(number: int, wire_type: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StepColumn:
-    """Values that are ready to be written.
+    """The values of a column, ready to be written.
 
-    `filled` marks the values that differ from their type's default, None means all.
+    `filled` marks the values that differ from their type's default; None means that all do.
     """
 
     filled: Array | None
     pieces: Callable[[bytes, Array | None], list[RowPiece]]
-    """The pieces of some rows, each value after a tag."""
+    """Returns the pieces of the given rows: the tag, then the value."""
 
 
 @dataclass(frozen=True)
 class ValueStep(ABC):
-    """One type of Protobuf."""
+    """Writes the values of one Protobuf type."""
 
     wire_type: ClassVar[int] = LENGTH
 
@@ -77,24 +78,24 @@ class ValueStep(ABC):
 
 @dataclass(frozen=True)
 class VarintStep(ValueStep):
-    """int32 and int64: negative numbers have ten bytes."""
+    """Writes values of the types int32 and int64. Negative numbers take ten bytes."""
 
     wire_type: ClassVar[int] = VARINT
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """7 bits in a byte, two's complement of 64 bits."""
+        """Return numbers with 7 bits in a byte, in 64-bit two's complement."""
         numbers = whole_numbers(values, 0, place).view(np.uint64)
         return StepColumn(numbers != 0, lambda before, rows: [unsigned_varints(numbers, rows, before)])
 
 
 @dataclass(frozen=True)
 class BoolStep(ValueStep):
-    """bool."""
+    """Writes values of the type bool."""
 
     wire_type: ClassVar[int] = VARINT
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """One byte."""
+        """Return one byte for each value."""
         if not pt.is_boolean(values.type):
             raise UnsupportedTypeError(values.type, place)
         numbers = numbers_of(values).astype(np.uint8)
@@ -103,23 +104,23 @@ class BoolStep(ValueStep):
 
 @dataclass(frozen=True)
 class FloatStep(ValueStep):
-    """float."""
+    """Writes values of the type float."""
 
     wire_type: ClassVar[int] = FIXED32
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """IEEE 754, little-endian."""
+        """Return the numbers in IEEE 754, little-endian."""
         return _real(values, place, "<f4", "<u4")
 
 
 @dataclass(frozen=True)
 class DoubleStep(ValueStep):
-    """Encodes fields of type double."""
+    """Writes values of the type double."""
 
     wire_type: ClassVar[int] = FIXED64
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """IEEE 754, little-endian."""
+        """Return the numbers in IEEE 754, little-endian."""
         return _real(values, place, "<f8", "<u8")
 
 
@@ -133,7 +134,7 @@ def _real(values: pa.Array, place: str, kind: str, bits: str) -> StepColumn:
 
 @dataclass(frozen=True)
 class StringStep(ValueStep):
-    """string."""
+    """Writes values of the type string."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
         """Return each text as its length and its UTF-8 bytes."""
@@ -145,10 +146,10 @@ class StringStep(ValueStep):
 
 @dataclass(frozen=True)
 class LengthDelimitedStep(ValueStep):
-    """bytes."""
+    """Writes values of the type bytes."""
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """The length, and the bytes."""
+        """Return the length and the bytes of each value."""
         if not pt.is_binary(values.type):
             raise UnsupportedTypeError(values.type, place)
         return _with_lengths(values)
@@ -178,13 +179,13 @@ class FieldStep(ABC):
 
 @dataclass(frozen=True)
 class SingleStep(FieldStep):
-    """A field with one value. `presence`: it is written although it has the default; `required`: it is never null."""
+    """A field with one value. `presence`: the default is written, too. `required`: the value is never null."""
 
     presence: bool = False
     required: bool = False
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The tag and the value, unless it is null or, without presence, the default."""
+        """Return the tag and the value, except for nulls, and, without presence, for the default."""
         written = _not_null(values, rows, place, required=self.required)
         column = self.value.column(values, place)
         if column.filled is not None and not self.presence and not column.filled.all():
@@ -199,7 +200,7 @@ class RepeatedStep(FieldStep):
     required: bool = False
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """Numbers and truth values after one tag, other items after one each."""
+        """Return the items: numbers and booleans together after one tag, others each after its own tag."""
         if not pt.is_list(values.type):
             raise UnsupportedTypeError(values.type, place)
         written = _not_null(values, rows, place, required=self.required)
@@ -221,12 +222,12 @@ class RepeatedStep(FieldStep):
 
 @dataclass(frozen=True)
 class EntriesStep(FieldStep):
-    """A field with the entries of a map, each a message of key and value."""
+    """A field with the entries of a map. Each entry is a message with key and value."""
 
     required: bool = False
 
     def pieces(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """Each entry after a tag."""
+        """Return the entries, each after the tag."""
         if not pt.is_map(values.type):
             raise UnsupportedTypeError(values.type, place)
         written = _not_null(values, rows, place, required=self.required)
@@ -240,19 +241,22 @@ class EntriesStep(FieldStep):
 
 @dataclass(frozen=True)
 class MessageStep(ValueStep):
-    """A message: for each field the name of the values' field and its step. `is_map`: it is of the entries of a map."""
+    """A message. `fields` has for each field its name in the values, and its step.
+
+    `is_map` says that the message is an entry of a map.
+    """
 
     fields: tuple[tuple[str, FieldStep], ...]
     is_map: bool = False
 
     def column(self, values: pa.Array, place: str) -> StepColumn:
-        """The length, and the fields."""
+        """Return the length and the fields of each message."""
         return StepColumn(
             None, lambda before, rows: with_length(self.body(values, rows, place), len(values), rows, before)
         )
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """The fields alone, as a whole record has them."""
+        """Return only the fields, without a length: this is the form of a whole record."""
         if not pt.is_struct(values.type):
             raise UnsupportedTypeError(values.type, place)
         found: list[RowPiece] = []
@@ -267,7 +271,7 @@ class MessageStep(ValueStep):
 
 @dataclass(frozen=True)
 class WrapperStep(ValueStep):
-    """A message around one value, such as google.protobuf.Int32Value."""
+    """A message that wraps one value, such as google.protobuf.Int32Value."""
 
     field: SingleStep
 
@@ -278,12 +282,12 @@ class WrapperStep(ValueStep):
         )
 
     def body(self, values: pa.Array, rows: Array | None, place: str) -> list[RowPiece]:
-        """Return the pieces of the field, without the length that a wrapper within a message has."""
+        """Return the pieces of the wrapped field. The wrapper's length, which a message needs, is not included."""
         return self.field.pieces(values, rows, place)
 
 
 def with_length(pieces: Sequence[RowPiece], count: int, rows: Array | None, before: bytes) -> list[RowPiece]:
-    """Return pieces with a tag and their common length before them."""
+    """Return pieces preceded by a tag and the sum of their lengths."""
     lengths = np.zeros(count, np.int64)
     for piece in pieces:
         lengths += piece.lengths
@@ -293,12 +297,12 @@ def with_length(pieces: Sequence[RowPiece], count: int, rows: Array | None, befo
 def encoded(
     step: MessageStep | WrapperStep, values: pa.Array, rows: Array | None, before: Sequence[RowPiece]
 ) -> Encoded:
-    """Return whole records as rows of bytes, after the pieces `before`."""
+    """Return whole records as rows of bytes. Each row begins with the pieces `before`."""
     return put_together([*before, *step.body(plain(values), rows, "")], len(values))
 
 
 def _of_items(pieces: Sequence[RowPiece], counts: Array) -> RowPiece:
-    """The items of each row, one after the other."""
+    """Return a piece with the items of each row, one after the other."""
     edges = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=edges[1:])
     items = put_together(pieces, int(edges[-1]))
@@ -307,7 +311,7 @@ def _of_items(pieces: Sequence[RowPiece], counts: Array) -> RowPiece:
 
 
 def _not_null(values: pa.Array, rows: Array | None, place: str, *, required: bool) -> Array | None:
-    """The rows among `rows` that have a value, None for all."""
+    """Return which of `rows` have a value; None means all."""
     if not values.null_count:
         return rows
     valid = np.asarray(values.is_valid())

@@ -1,12 +1,13 @@
 """The properties of Apicurio's converters, and Confluent's names for them.
 
 Names and defaults were read in the class files of apicurio-registry-serde-common 2.6.13 and 3.0.9 (SerdeConfig,
-SchemaResolverConfig). The two lines write different bytes by default:
+SchemaResolverConfig). The release lines 2 and 3 write different bytes by default:
 
-    2.x    no id before the data: the global id is in a header, with others. Without headers it has eight bytes
-    3.x    0, the content id in four bytes, data: as Confluent's converters
+    2.x    the global id in one of several headers, then only the data. If headers are switched off: an id of eight bytes
+    3.x    0, the content id in four bytes, the data: the same as Confluent's converters
 
-Confluent's API of both gives content ids. So these four bytes are written, and settings that mean other bytes are refused.
+In both lines, Confluent's API returns content ids. So these four bytes are written, and settings that mean other bytes
+are refused.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _PERIOD: Final = f"{APICURIO}check-period-ms"
 _TLS: Final = f"{APICURIO}request.ssl."
 _FOUR_BYTES: Final = ("Default4ByteIdHandler", "Legacy4ByteIdHandler")
 _API: Final = re.compile(r"^(?P<before>https?://.+?)/+apis/(registry/v(?P<line>[23])|ccompat/v[67])/*$")
-"""The address of a registry's own API, which says its line, or of its form of Confluent's."""
+"""Matches the address of a registry's own API, which contains the release line, or of its copy of Confluent's API."""
 
 _LOGIN: Final = ("apicurio.auth.", f"{APICURIO}auth.")
-"""The prefixes of 2.x and 3.x."""
+"""The prefixes of the login's properties in 2.x and 3.x."""
 
 _SAME: Final[Mapping[str, str]] = {
     AUTO_REGISTER: "auto.register.schemas",
@@ -49,7 +50,7 @@ _SAME: Final[Mapping[str, str]] = {
     f"{APICURIO}retry-count": "max.retries",
     f"{APICURIO}retry-backoff-ms": "retries.wait.ms",
 }
-"""Properties with the same values in Confluent's."""
+"""Properties whose values Confluent's converters understand as well, with Confluent's names."""
 
 
 def define_apicurio(definitions: ConfigDef) -> ConfigDef:
@@ -64,21 +65,28 @@ def define_apicurio(definitions: ConfigDef) -> ConfigDef:
 def _define_schemas(definitions: ConfigDef) -> None:
     definitions.define(
         APICURIO_URL, _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
-        "The registry: http://host:port/apis/registry/v3, or v2. Its Confluent API below the same address is used.",
+        "The address of the registry, as http://host:port/apis/registry/v3, or v2. The converter uses the registry's "
+        "Confluent-compatible API at the same host.",
         validator=not_empty,
     ).define(
-        AUTO_REGISTER, _T.BOOLEAN, False, _I.MEDIUM, "Whether schemas are registered; otherwise they must be in the registry.",
+        AUTO_REGISTER, _T.BOOLEAN, False, _I.MEDIUM,
+        "Whether the converter registers schemas. If false, they must already be in the registry.",
     ).define(
         f"{AUTO_REGISTER}.if-exists", _T.STRING, "FIND_OR_CREATE_VERSION", _I.LOW,
-        "What happens if the subject exists: a new version unless the schema is one.",
+        "What happens if the subject exists already. With both values, FIND_OR_CREATE_VERSION and RETURN_OR_UPDATE, "
+        "the schema is registered as a new version unless it is one already.",
         validator=choice("FIND_OR_CREATE_VERSION", "RETURN_OR_UPDATE"),
     ).define(
-        _LATEST, _T.BOOLEAN, False, _I.LOW, "Whether records are written with the newest schema of the subject.",
+        _LATEST, _T.BOOLEAN, False, _I.LOW,
+        "Whether records are written with the newest schema of the subject, instead of their own. It has no "
+        "effect with apicurio.registry.auto-register=true.",
     ).define(
         f"{APICURIO}artifact-resolver-strategy", _T.CLASS, "io.apicurio.registry.serde.strategy.TopicIdStrategy", _I.LOW,
-        "How artifacts are named: TopicIdStrategy, orders-value.", validator=class_name("TopicIdStrategy"),
+        "How artifacts are named. Only TopicIdStrategy is supported: after the topic, as orders-value.",
+        validator=class_name("TopicIdStrategy"),
     ).define(
-        f"{APICURIO}artifact.group-id", _T.STRING, "default", _I.LOW, "The group of artifacts: default only.",
+        f"{APICURIO}artifact.group-id", _T.STRING, "default", _I.LOW,
+        "The group of artifacts: only default is supported.",
         validator=choice("DEFAULT"),
     )  # fmt: skip
 
@@ -86,16 +94,21 @@ def _define_schemas(definitions: ConfigDef) -> None:
 def _define_framing(definitions: ConfigDef) -> None:
     definitions.define(
         _HEADERS, _T.BOOLEAN, None, _I.MEDIUM,
-        "Whether the id is in headers: only false is possible, and must be said for a registry of the line 2.",
+        "Whether the schema's id is written in headers. Only false is supported. Required for a registry of Apicurio "
+        "2, where Java's default is true.",
         validator=_no_headers,
     ).define(
         _CONFLUENT, _T.BOOLEAN, None, _I.MEDIUM,
-        "Whether the id has four bytes: only true is possible, and must be said for a registry of the line 2.",
+        "Whether the schema's id is written in four bytes. Only true is supported. Required for a registry of "
+        "Apicurio 2, where Java's default is false, unless apicurio.registry.id-handler is set.",
     ).define(
-        _HANDLER, _T.CLASS, None, _I.LOW, "The same by a class: Default4ByteIdHandler or Legacy4ByteIdHandler.",
+        _HANDLER, _T.CLASS, None, _I.LOW,
+        "A class that writes the schema's id, as another form of apicurio.registry.as-confluent: "
+        "Default4ByteIdHandler or Legacy4ByteIdHandler.",
     ).define(
         _USE_ID, _T.STRING, None, _I.MEDIUM,
-        "Which id is written: only contentId is possible, and must be said for a registry of the line 2.",
+        "Which id of the schema is written. Only contentId is supported. Required for a registry of Apicurio 2, where "
+        "Java's default is globalId.",
         validator=_content_id,
     )  # fmt: skip
 
@@ -103,46 +116,53 @@ def _define_framing(definitions: ConfigDef) -> None:
 def _define_requests(definitions: ConfigDef) -> None:
     definitions.define(
         _PERIOD, _T.LONG, 30_000, _I.LOW,
-        "After how many milliseconds the newest schema is looked up again (find-latest).", validator=at_least(0),
+        "After how many milliseconds the newest schema (apicurio.registry.find-latest) is looked up again.",
+        validator=at_least(0),
     ).define(
         f"{APICURIO}retry-count", _T.INT, 3, _I.LOW,
-        "How often the registry is asked again after a failure that may pass. Then the task waits, and begins anew.",
+        "How often a request to the registry is retried after a transient failure. If all retries fail, the converter "
+        "raises RetriableError: then errors.retry.timeout and task.restart.policy apply.",
         validator=at_least(0),
     ).define(
         f"{APICURIO}retry-backoff-ms", _T.INT, 300, _I.LOW,
-        "The longest pause before the first retry, in milliseconds; it is random, and doubles each time.",
+        "The upper limit of the random pause before the first retry, in milliseconds. The limit doubles with each "
+        "further retry.",
         validator=at_least(1),
     ).define(
-        f"{APICURIO}avro.encoding", _T.STRING, "BINARY", _I.LOW, "How records are encoded: BINARY only.",
+        f"{APICURIO}avro.encoding", _T.STRING, "BINARY", _I.LOW, "How records are encoded: only BINARY is supported.",
         validator=choice("BINARY"),
     ).define(
         f"{APICURIO}avro-datum-provider", _T.CLASS, "io.apicurio.registry.serde.avro.DefaultAvroDatumProvider", _I.LOW,
-        "DefaultAvroDatumProvider only.", validator=class_name("DefaultAvroDatumProvider"),
+        "Accepted for compatibility: only DefaultAvroDatumProvider is supported.",
+        validator=class_name("DefaultAvroDatumProvider"),
     )  # fmt: skip
 
 
 def _define_access(definitions: ConfigDef) -> None:
     for prefix in _LOGIN:
         definitions.define(
-            f"{prefix}username", _T.STRING, None, _I.MEDIUM, "A user of the registry.",
+            f"{prefix}username", _T.STRING, None, _I.MEDIUM, "The user for HTTP basic authentication at the registry.",
         ).define(
             f"{prefix}password", _T.PASSWORD, None, _I.MEDIUM, "The user's password.",
         ).define(
-            f"{prefix}service.token.endpoint", _T.STRING, None, _I.MEDIUM, "The token endpoint (client credentials grant).",
+            f"{prefix}service.token.endpoint", _T.STRING, None, _I.MEDIUM,
+            "The address of the OAuth token endpoint, which must support the client credentials grant.",
         ).define(
-            f"{prefix}client.id", _T.STRING, None, _I.MEDIUM, "The client that gets tokens.",
+            f"{prefix}client.id", _T.STRING, None, _I.MEDIUM, "The OAuth client id with which tokens are requested.",
         ).define(
-            f"{prefix}client.secret", _T.PASSWORD, None, _I.MEDIUM, "Its secret.",
+            f"{prefix}client.secret", _T.PASSWORD, None, _I.MEDIUM, "The secret of the OAuth client.",
         ).define(
-            f"{prefix}client.scope", _T.STRING, None, _I.LOW, "The scope of tokens.",
+            f"{prefix}client.scope", _T.STRING, None, _I.LOW, "The OAuth scope that is requested for tokens.",
         )  # fmt: skip
     definitions.define(
-        "apicurio.auth.service.url", _T.STRING, None, _I.LOW, "The address of Keycloak, with apicurio.auth.realm.",
-    ).define("apicurio.auth.realm", _T.STRING, None, _I.LOW, "The realm of Keycloak that gives tokens.")  # fmt: skip
+        "apicurio.auth.service.url", _T.STRING, None, _I.LOW,
+        "The address of a Keycloak server, whose token endpoint is used; apicurio.auth.realm names the realm.",
+    ).define("apicurio.auth.realm", _T.STRING, None, _I.LOW,
+    "The realm of Keycloak in which tokens are requested. Used with apicurio.auth.service.url.")  # fmt: skip
     for store in ("truststore", "keystore"):
         for part, kind in (("location", _T.STRING), ("type", _T.STRING), ("password", _T.PASSWORD)):
             definitions.define(f"{_TLS}{store}.{part}", kind, None, _I.LOW, f"The {store}'s {part}, for https.")
-    definitions.define(f"{_TLS}key.password", _T.PASSWORD, None, _I.LOW, "The password of the client's key.")
+    definitions.define(f"{_TLS}key.password", _T.PASSWORD, None, _I.LOW, "The password of the client's private key.")
 
 
 def _content_id(name: str, value: Any) -> None:
@@ -162,7 +182,7 @@ def _no_headers(name: str, value: Any) -> None:
 def confluent_properties(values: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
     """Translate the `given` properties, parsed as `values`, to properties of Confluent's converters.
 
-    Raises ConfigError that names the property if records would have other bytes.
+    Raises ConfigError that names the property if Apicurio's converter would write other bytes with it.
     """
     address = str(values[APICURIO_URL]).strip()
     found = _API.match(address)
@@ -192,7 +212,7 @@ def confluent_properties(values: Mapping[str, Any], given: Mapping[str, str]) ->
 
 
 def _check_framing(values: Mapping[str, Any], *, line: str | None) -> None:
-    """Refuse settings that mean another framing than the four bytes of a content id."""
+    """Refuse settings that mean another framing than a content id in four bytes."""
     handler = values[_HANDLER]
     if handler is not None and simple_name(handler) not in _FOUR_BYTES:
         raise ConfigError(
@@ -221,7 +241,7 @@ def _other_bytes(name: str, value: str, instead: str) -> ConfigError:
 
 
 def _login(values: Mapping[str, Any]) -> dict[str, str]:
-    """The login under Confluent's names: a token endpoint, else a user, as Java has it."""
+    """Return the login under Confluent's names: the token endpoint if there is one, else the user, as in Java."""
 
     def first(name: str) -> str | None:
         return next((values[prefix + name] for prefix in _LOGIN if values[prefix + name]), None)
@@ -258,7 +278,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def in_apicurios_words(error: ConfigError) -> ConfigError:
-    """Return an error of Confluent's properties with Apicurio's names."""
+    """Return a ConfigError with Apicurio's names of properties instead of Confluent's."""
     text, blamed = str(error), error.name
     for confluent, apicurio in _NAMES.items():
         text = text.replace(confluent, apicurio)

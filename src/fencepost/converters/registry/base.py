@@ -1,13 +1,13 @@
-"""The base of converters that register schemas: decisions are made once in the driver, and used everywhere.
+"""The base of converters that register schemas: each decision is made once in the driver, and used everywhere.
 
     prepare(topic, schema)             in the worker or driver
       derive    the schema in the registry's language, from the records' types
       subject   its name in the registry
-      decide    register, look up, or take the newest or a fixed one -> id
+      decide    register, look up, or take the newest or a fixed schema -> id
       plan      how values are written with it
     from_connect_data(topic, ...)      anywhere, from the pickled decision: framing, plan, values -> bytes
 
-A subclass is one schema language. It defines `derive`, `plan` and `encode`, which do not contact the registry.
+A subclass stands for one schema language. It defines `derive`, `plan` and `encode`, which do not contact the registry.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Derived:
     schema: RegistrySchema
     record_name: str | None
     kind: str
-    """The type in one word, such as `string`."""
+    """The type of the values in one word, such as `string`."""
     connect: Any = None
-    """Data that the language needs for the plan."""
+    """Additional data from which the language makes the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The way to write values: `steps` belong to the language, and can be pickled. `indexes` follow the id."""
+    """How values are written: `steps` belong to the language, and can be pickled. `indexes` follow the id."""
 
     steps: Any
     indexes: bytes = b""
@@ -76,7 +76,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision for one topic and type. `until` is when it expires, on the monotonic clock."""
+    """The decision for one topic and type. It expires at `until`, on the monotonic clock."""
 
     subject: str
     id: int
@@ -92,15 +92,15 @@ class NotPreparedError(PluginError):
 class RegistryConverter(BuiltinConverter):
     """A converter with a schema registry, for keys, values and headers.
 
-    A null is a null record, whatever its schema, and nothing is registered for it.
+    A null stays null in the record, whatever its schema is. No schema is registered for it.
     """
 
     language: ClassVar[str]
-    """The registry's name of the type of schemas."""
+    """The registry's name of the schema language."""
     url_property: ClassVar[str] = URL
     """The property with the registry's address, in the user's configuration."""
     register_property: ClassVar[str] = "auto.register.schemas"
-    """The property that says whether schemas are registered, likewise."""
+    """The property that says whether schemas are registered, in the user's configuration."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
@@ -110,12 +110,12 @@ class RegistryConverter(BuiltinConverter):
 
     @abstractmethod
     def derive(self, topic: str, schema: DataType | None) -> Derived:
-        """Return the schema of values with a Spark type, None for values without a schema. Raises DataError."""
+        """Return the schema for values of a Spark type (None: values without a schema). Raises DataError."""
 
     def to_register(self, derived: Derived, subject: str, client: RegistryClient) -> Derived:  # noqa: ARG002 - for overriding
         """Return the schema to register. It may depend on the versions in the registry.
 
-        Raises as RegistryClient.
+        Raises the errors of `RegistryClient`.
         """
         return derived
 
@@ -123,11 +123,12 @@ class RegistryConverter(BuiltinConverter):
     def plan(
         self, derived: Derived, written: RegistrySchema, referred: Mapping[str, RegistrySchema], *, strict: bool
     ) -> Plan:
-        """Return how values are written with a schema, which is the `derived` one or another one of the registry.
+        """Return how values are written with a schema: the `derived` one, or another one from the registry.
 
-        `referred` has the schemas that it refers to, by name, each after those that it refers to itself.
+        `referred` has the schemas that `written` refers to, by name. Each one comes after the schemas that it refers to
+        itself.
 
-        Raises DataError if `written` cannot have the values; if `strict`, also if it lacks some of their fields.
+        Raises DataError if `written` cannot hold the values; if `strict`, also if it lacks some of their fields.
         """
 
     @abstractmethod
@@ -135,30 +136,30 @@ class RegistryConverter(BuiltinConverter):
         """Return values as `binary`, each with `prefix` before it; a null stays null. Raises DataError."""
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the registry's properties; subclasses add their language's."""
+        """Return the definitions of the registry's properties. Subclasses add properties of their language."""
         return define_registry(ConfigDef())
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool | None = None) -> None:
-        """Set the properties. `is_key` None is for headers. Raises ConfigError."""
+        """Set the properties. `is_key` is None for headers. Raises ConfigError."""
         self._set(self.config(), configs, is_key=is_key)
 
     def _set(self, definitions: ConfigDef, configs: Mapping[str, str], *, is_key: bool | None) -> None:
-        """Set properties with Confluent's names. Raises ConfigError."""
+        """Set properties, given with Confluent's names. Raises ConfigError."""
         values = definitions.parse(configs)
         self._registry_settings = RegistrySettings.of(values, configs, url_property=self.url_property)
         _warn_of_unused(values)
         self.role = "header" if is_key is None else "key" if is_key else "value"
         secret = {name for name, key in definitions.keys().items() if key.type is ConfigDef.Type.PASSWORD}
-        # The rest is pickled to executors.
+        # All other settings are pickled to executors.
         self.settings = {name: value for name, value in values.items() if name not in secret | {URL}}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the access to the registry, with its passwords: executors do not use it."""
+        """Leave out the access to the registry, including passwords: executors do not use it."""
         return {**self.__dict__, "_registry_settings": None}
 
     @property
     def registry(self) -> Registry:
-        """The registry. Raises ConfigError on an executor."""
+        """The registry of the settings. Raises ConfigError on an executor."""
         return shared_registry(self._reached)
 
     @property
@@ -171,7 +172,7 @@ class RegistryConverter(BuiltinConverter):
         return self._registry_settings
 
     def check(self, schemas: Mapping[str, DataType | None]) -> None:
-        """Ask the registry whether it is there, takes the login, and would take the schemas. Raises ConfigError."""
+        """Check that the registry answers, accepts the login, and would accept the schemas. Raises ConfigError."""
         settings = self._reached
         brief = replace(
             settings,
@@ -196,7 +197,7 @@ class RegistryConverter(BuiltinConverter):
                 raise ConfigError(str(error), name=self.url_property) from error
 
     def _check_schema(self, registry: Registry, topic: str, schema: DataType | None) -> None:
-        """Ask whether a schema would be accepted, and register nothing. Raises as `prepare`."""
+        """Check whether a schema would be accepted, without registering it. Raises the errors of `prepare`."""
         if not self.settings["auto.register.schemas"]:
             self._decide(registry, topic, schema)
             return
@@ -205,7 +206,7 @@ class RegistryConverter(BuiltinConverter):
         try:
             reasons = registry.client.incompatibilities(subject, derived.schema)
         except RegistryAccessError:
-            # A login that may register schemas may lack the right to ask this.
+            # A login that may register schemas may lack the right to check them.
             return
         if reasons:
             raise RegistryRefusedError(_incompatible(self._where(topic), subject, "", "; ".join(reasons)))
@@ -216,7 +217,7 @@ class RegistryConverter(BuiltinConverter):
         known = self._decisions.get(key)
         if known is None or (known.until is not None and time.monotonic() >= known.until):
             decision = self._decide(self.registry, *key)
-            # Replaced, not changed: another thread may be pickling it.
+            # The mapping is replaced, not changed, because another thread may be pickling it.
             self._decisions = {**self._decisions, key: decision}
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
@@ -239,15 +240,18 @@ class RegistryConverter(BuiltinConverter):
             raise DataError(f"{type(self).__name__} cannot write a record of the topic {topic}. {error}") from error
 
     def record_header(self, topic: str, schema: DataType | None) -> tuple[str, bytes] | None:
-        """The header that each record with a value has, None if the id is in front of the data."""
+        """Return the header with the schema's GUID; None if the id is in front of the data.
+
+        Each record with a payload gets this header.
+        """
         return self._decision(topic, schema).framing.header
 
     def _decision(self, topic: str, schema: DataType | None) -> Decision:
         found = self._decisions.get((topic, _normal(schema)))
         if found is None:
             raise NotPreparedError(
-                f"{type(self).__name__} was not prepared for the {self.role}s of topic {topic}: a topic that the batch did "
-                "not tell before it was written. Report this to fencepost"
+                f"{type(self).__name__} was not prepared for the {self.role}s of topic {topic}: the batch did not "
+                "announce this topic before it was written. Report this to fencepost"
             )
         return found
 
@@ -255,7 +259,7 @@ class RegistryConverter(BuiltinConverter):
         return f"the {self.role}s of topic {topic}"
 
     def _derived(self, registry: Registry, topic: str, schema: DataType | None) -> tuple[Derived, str]:
-        """The schema of values, and its subject."""
+        """Return the schema of values, and its subject."""
         try:
             derived = self.derive(topic, schema)
         except DataError as error:
@@ -284,7 +288,7 @@ class RegistryConverter(BuiltinConverter):
     def _found(
         self, registry: Registry, where: str, subject: str, derived: Derived
     ) -> tuple[Registered, bool, float | None]:
-        """The registry's schema to write with, whether it must have all fields, and until when it holds."""
+        """Return the registry's schema for writing, whether `plan` must be strict, and until when it is valid."""
         settings = self.settings
         normalize, until = settings["normalize.schemas"], None
         strict = True
@@ -314,7 +318,7 @@ class RegistryConverter(BuiltinConverter):
         if serializer == "PrefixSchemaIdSerializer" or self.role == "header":
             if found.id == 0:
                 raise RegistryError(
-                    f"The registry did not tell the id of the schema with the GUID {self.settings['use.schema.guid']}: set "
+                    f"The registry did not return the id of the schema with the GUID {self.settings['use.schema.guid']}: set "
                     "use.schema.id"
                 )
             return prefix_framing(found.id, plan.indexes)
@@ -337,7 +341,7 @@ class RegistryConverter(BuiltinConverter):
 
 
 def _of_record(role: str) -> str:
-    """The role whose properties apply to a header."""
+    """Return the role whose properties apply: headers use the properties of values."""
     return "key" if role == "key" else "value"
 
 
@@ -360,7 +364,7 @@ def _warn_of_unused(values: Mapping[str, Any]) -> None:
 def _explained(
     error: RegistryAnsweredError, where: str, subject: str, client: RegistryClient, register_property: str
 ) -> RegistryAnsweredError:
-    """Explain a refusal for a connector, with advice."""
+    """Return an error that explains to a connector's user why the registry refused, with advice."""
     newest = ""
     if not isinstance(error, RegistryAccessError):
         try:
@@ -368,17 +372,17 @@ def _explained(
         except (RegistryError, RegistryUnavailableError):
             newest = ""
     if error.status == HTTPStatus.CONFLICT:
-        told = f"{_incompatible(where, subject, newest, error.reason or str(error))}. {_NOTHING_LOST}"
+        message = f"{_incompatible(where, subject, newest, error.reason or str(error))}. {_NOTHING_LOST}"
     elif isinstance(error, RegistryMissingError):
-        told = (
+        message = (
             f"The schema of {where} is not in the registry under subject {subject}{newest}: {error.reason or error}. Register "
             f"it, or set {register_property}=true"
         )
     elif isinstance(error, RegistryAccessError):
-        told = f"{error}. It was for subject {subject}, of {where}"
+        message = f"{error}. It was for subject {subject}, of {where}"
     else:
-        told = f"The registry refuses the schema of {where} for subject {subject}{newest}: {error}. {_NOTHING_LOST}"
-    return type(error)(told, status=error.status, code=error.code, reason=error.reason)
+        message = f"The registry refuses the schema of {where} for subject {subject}{newest}: {error}. {_NOTHING_LOST}"
+    return type(error)(message, status=error.status, code=error.code, reason=error.reason)
 
 
 _NOTHING_LOST: Final = "Nothing of these records is written, and none is skipped"

@@ -1,8 +1,8 @@
-"""Requests to a schema registry, in the REST API of Confluent's.
+"""Requests to a schema registry, with Confluent's REST API.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html. Several addresses are tried in turn,
 starting with the one that answered last; only temporary failures lead to the next attempt, and to the next address. The
-corresponding Java statuses and times are in RestService.java and CachedSchemaRegistryClient.java of
+statuses and times are the same as in Java: see RestService.java and CachedSchemaRegistryClient.java of
 confluentinc/schema-registry.
 """
 
@@ -44,7 +44,7 @@ class RegistryClient:
     """One registry. Thread-safe: its connections are a pool. It caches nothing."""
 
     def __init__(self, settings: RegistrySettings, *, patience_s: float = math.inf) -> None:
-        """Requests that begin more than `patience_s` seconds from now fail as if nobody answered."""
+        """Requests that begin more than `patience_s` seconds from now fail as if no registry answered."""
         self._settings = settings
         self._deadline = time.monotonic() + patience_s
         self._http = HttpClient(settings)
@@ -59,25 +59,25 @@ class RegistryClient:
     def register(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
         """Register a schema, or find its registration.
 
-        Raises a RegistryError or RegistryUnavailableError, as all do.
+        Raises a RegistryError or RegistryUnavailableError, as all methods do.
         """
         path = f"/subjects/{_part(subject)}/versions?normalize={_flag(normalize)}"
         answer = self._json("POST", path, _schema_body(schema), f"the registration under subject {subject}")
         return _registered(answer, schema)
 
     def look_up(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
-        """Find a schema that is registered. Raises RegistryMissingError if it is not."""
+        """Find a schema that is registered. Raises RegistryMissingError if it is not registered."""
         path = f"/subjects/{_part(subject)}?normalize={_flag(normalize)}&deleted=false"
         answer = self._json("POST", path, _schema_body(schema), f"the look-up under subject {subject}")
         return _registered(answer, schema)
 
     def latest(self, subject: str) -> Registered:
-        """The newest version of a subject. Raises RegistryMissingError if it does not exist."""
+        """Return the newest version of a subject. Raises RegistryMissingError if the subject does not exist."""
         path = f"/subjects/{_part(subject)}/versions/latest"
         return _with_schema(self._json("GET", path, None, f"the newest version of subject {subject}"))
 
     def versions(self, subject: str) -> list[Registered]:
-        """All versions of a subject, the newest first; none for a subject that is not there."""
+        """Return all versions of a subject, the newest first; none if the subject does not exist."""
         path = f"/subjects/{_part(subject)}/versions"
         try:
             found = self._parsed("GET", path, None, f"the versions of subject {subject}")
@@ -87,23 +87,26 @@ class RegistryClient:
         return [self.version_of(subject, number) for number in sorted(numbers, reverse=True)]
 
     def by_id(self, schema_id: int, subject: str | None = None) -> Registered:
-        """The schema with an id."""
+        """Return the schema with an id."""
         within = "" if subject is None else f"&subject={quote(subject, safe='')}"
         answer = self._json("GET", f"/schemas/ids/{schema_id}?fetchMaxId=false{within}", None, f"schema {schema_id}")
         return _with_schema({"id": schema_id, **answer})
 
     def by_guid(self, guid: str) -> Registered:
-        """The schema with a GUID."""
+        """Return the schema with a GUID."""
         answer = self._json("GET", f"/schemas/guids/{_part(guid)}", None, f"the schema {guid}")
         return _with_schema({"id": 0, "guid": guid, **answer})
 
     def version_of(self, subject: str, version: int) -> Registered:
-        """A version of a subject, for references."""
+        """Return a version of a subject. References name schemas in this way."""
         path = f"/subjects/{_part(subject)}/versions/{version}"
         return _with_schema(self._json("GET", path, None, f"version {version} of subject {subject}"))
 
     def incompatibilities(self, subject: str, schema: RegistrySchema) -> list[str]:
-        """Why the newest version of a subject would not allow a schema; empty if it does, or if there is no subject."""
+        """Return why the newest version of a subject does not allow a schema.
+
+        The result is empty if it allows the schema, or if the subject does not exist.
+        """
         path = f"/compatibility/subjects/{_part(subject)}/versions/latest?verbose=true"
         try:
             answer = self._json("POST", path, _schema_body(schema), f"the compatibility with subject {subject}")
@@ -115,7 +118,10 @@ class RegistryClient:
         return [str(message) for message in messages] if isinstance(messages, list) and messages else ["incompatible"]
 
     def associated_subjects(self, topic: str, role: str, namespace: str) -> list[str]:
-        """The subjects that are associated with the keys or values of a topic. None for registries without associations."""
+        """Return the subjects associated with the keys or values of a topic.
+
+        The result is empty if the registry has no associations.
+        """
         path = f"/associations/resources/{_part(namespace)}/{_part(topic)}?resourceType=topic&associationType={_part(role)}"
         try:
             found = self._parsed("GET", path, None, f"the subject of the {role}s of topic {topic}")
@@ -158,7 +164,7 @@ class RegistryClient:
             ) from error
 
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None, what: str, attempts: int) -> Answer:
-        """Ask one address after the other. Raises as the class says."""
+        """Send a request to one address after the other. Raises the errors of `register`."""
         data = None if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         last = "no answer"
         for number in range(len(self._settings.urls)):
@@ -177,7 +183,7 @@ class RegistryClient:
                     self._current = position
                     self._check(answer, what)
                     return answer
-                last = f"{answer.address} answered {_told(answer)}"
+                last = f"{answer.address} answered {_error_text(answer)}"
         raise RegistryUnavailableError(
             f"The schema registry {self.address} could not be asked for {what}: {last}. Nothing of these records is written "
             f"until it answers: start it, or correct {self._settings.url_property}"
@@ -202,10 +208,10 @@ class RegistryClient:
         """Raise the error in an answer."""
         if answer.status in (200, 201, 204, 207):
             return
-        told = _told(answer)
+        error_text = _error_text(answer)
         if answer.status < 200 or answer.status < 400:
             raise RegistryAnswerError(
-                f"The schema registry {answer.address} answered {told}, asked for {what}: redirects are not followed, "
+                f"The schema registry {answer.address} answered {error_text}, asked for {what}: redirects are not followed, "
                 f"because the login is for this address alone. Set {self._settings.url_property} to the address that is "
                 "meant"
             )
@@ -224,19 +230,19 @@ class RegistryClient:
             kind = RegistryMissingError
         code, reason = _reason(answer)
         raise kind(
-            f"The schema registry {answer.address} refused {what} with {told}{advice}",
+            f"The schema registry {answer.address} refused {what} with {error_text}{advice}",
             status=answer.status, code=code, reason=reason,
         )  # fmt: skip
 
 
-def _told(answer: Answer) -> str:
+def _error_text(answer: Answer) -> str:
     code, reason = _reason(answer)
     numbers = f"{answer.status}" if code in (0, answer.status) else f"{answer.status} (error {code})"
     return f"{numbers}: {reason}" if reason else numbers
 
 
 def _reason(answer: Answer) -> tuple[int, str]:
-    """The registry's own code and message; for other servers' pages the beginning of their text."""
+    """Return the registry's own code and message; for a page of another server, the beginning of its text."""
     try:
         body = parse_json(answer.body)
         code, message = body.get("error_code", 0), str(body.get("message", ""))
@@ -298,7 +304,7 @@ def _has_rules(answer: Mapping[str, Any]) -> bool:
 
 
 def _id(number: object) -> int:
-    """Return an id of a schema. It must fit into the four bytes that records have for it."""
+    """Return the id of a schema. Raises RegistryAnswerError for an id that does not fit into four bytes."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= _LARGEST_ID:
         raise RegistryAnswerError(
             f"The schema registry answered with the id {number!r}, which is not a number from 1 to {_LARGEST_ID}: is this "
@@ -317,4 +323,4 @@ def _guid(text: object) -> bytes:
     try:
         return uuid.UUID(text).bytes
     except ValueError:
-        raise RegistryAnswerError(f"The schema registry answered with the GUID {text[:100]!r}, which is none") from None
+        raise RegistryAnswerError(f"The schema registry answered with {text[:100]!r}, which is not a GUID") from None

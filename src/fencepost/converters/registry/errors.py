@@ -1,13 +1,13 @@
 """The errors between a converter and its schema registry.
 
     RegistryError                  a registry cannot be used as configured, or refuses a schema: the task fails
-    ├── RegistryRefusedError       it refused a schema (409, 422 and other answers of 4xx)
-    ├── RegistryAccessError        it refused the login (401) or the right to do this (403)
-    ├── RegistryMissingError       it has no such subject, version or schema (404)
-    └── RegistryAnswerError        its answer does not come from a registry
-    RegistryUnavailableError       a RetriableError: it does not answer, or is busy (408, 429, 5xx)
+    ├── RegistryRefusedError       the registry refused a schema (409, 422 and other answers of 4xx)
+    ├── RegistryAccessError        the registry refused the login (401) or the right to do this (403)
+    ├── RegistryMissingError       the registry has no such subject, version or schema (404)
+    └── RegistryAnswerError        the answer does not come from a registry
+    RegistryUnavailableError       a RetriableError: the registry does not answer, or is busy (408, 429, 5xx)
 
-None of them is an error of a record: `errors.tolerance` does not apply.
+None of these errors is an error of a record, so `errors.tolerance` does not apply to them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RegistryError(FencepostError):
 
 
 class RegistryAnsweredError(RegistryError):
-    """The registry answered with an error. `status` is HTTP's, `code` the registry's own, `reason` its message."""
+    """The registry answered with an error: `status` is the HTTP status, `code` and `reason` are the registry's own."""
 
     def __init__(self, message: str, *, status: int = 0, code: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -46,4 +46,4 @@ class RegistryAnswerError(RegistryError):
 
 
 class RegistryUnavailableError(RetriableError):
-    """No registry answered, or the ones that did are busy."""
+    """No registry answered, or all that answered are busy."""

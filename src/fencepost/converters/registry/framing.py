@@ -18,7 +18,7 @@ HEADER_NAMES: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """The bytes before each payload, and the header of each record that has a payload."""
+    """Where the id is: `prefix` are the bytes before each payload, `header` belongs to each record with a payload."""
 
     prefix: bytes
     header: tuple[str, bytes] | None = None
@@ -30,5 +30,5 @@ def prefix_framing(schema_id: int, indexes: bytes = b"") -> Framing:
 
 
 def header_framing(role: str, guid: bytes, indexes: bytes = b"") -> Framing:
-    """Return the framing with the GUID in a header of a key or value."""
+    """Return the framing with the GUID in a header, which belongs to the key or to the value."""
     return Framing(b"", (HEADER_NAMES[role], bytes([HEADER_MAGIC]) + guid + indexes))

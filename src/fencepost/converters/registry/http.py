@@ -1,7 +1,7 @@
 """HTTP requests to one of several addresses, with limits that protect the worker from a server.
 
-A login is for the configured address alone, so redirects are not followed. An answer is limited in size and time: a
-server that sends endlessly, or very slowly, blocks nothing.
+A login is meant only for the configured address, so redirects are not followed. The size and time of an answer are
+limited: a server that sends endlessly, or very slowly, does not block the worker.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     import urllib3
 
 LONGEST_ANSWER: Final = 16 * 1024 * 1024
-"""The maximum size of an answer, in bytes. Schemas have kilobytes."""
+"""The maximum size of an answer, in bytes. Schemas have only kilobytes."""
 
 _PIECE: Final = 64 * 1024
 
 
 class TransportError(Exception):
-    """A server could not be asked, or did not answer in time."""
+    """A server could not be reached, or did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the server at `address`, which is shown without a login."""
+    """An answer of the server at `address`, which contains no login and may be shown."""
 
     address: str
     status: int
@@ -74,7 +74,10 @@ class HttpClient:
         return self.send(method, url.address + path, url.shown, body, {**login, **headers})
 
     def send(self, method: str, url: str, shown: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send a request to any address, which messages show as `shown`. Raises as `request`."""
+        """Send a request to any address. Raises the errors of `request`.
+
+        The result and error messages name the address as `shown`.
+        """
         deadline = time.monotonic() + self._settings.connect_timeout_s + self._settings.read_timeout_s
         try:
             response = self._pool.request(

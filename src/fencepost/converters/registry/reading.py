@@ -1,6 +1,6 @@
-"""Reads values of converters with a schema registry, for people and checks: framing -> schema -> value.
+"""Reads values of converters with a schema registry, for display and for checks: framing -> schema -> value.
 
-Each language has its own reader, which is imported for its first schema.
+Each schema language has its own reader, which is imported when the first schema of that language is read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fencepost.converters.registry.schemas import Registered, RegistrySchema
 from fencepost.converters.registry.settings import URL, RegistrySettings
 
 Reader = Callable[[bytes], Any]
-"""Decodes the bytes after the framing to JSON's types and Decimals. Raises ValueError for bytes that do not fit."""
+"""Decodes the bytes after the framing to JSON's types and Decimals. Raises ValueError for bytes that are not valid."""
 MakeReader = Callable[[RegistrySchema, bool, Mapping[str, RegistrySchema]], Reader]
-"""Makes the reader of a schema.
+"""Makes the reader for a schema.
 
 The second argument says whether dates and times become texts, for people, or stay numbers. The third one has the
-schemas that it refers to, by name, each after its own references. Raises ValueError for an invalid schema.
+schemas that the schema refers to, by name, each after its own references. Raises ValueError for an invalid schema.
 """
 
 _READERS: Final[Mapping[str, str]] = {
@@ -35,16 +35,19 @@ _READERS: Final[Mapping[str, str]] = {
     "PROTOBUF": "fencepost.converters.protobuf.reading:protobuf_reader",
     "JSON": "fencepost.converters.jsonschema.reading:json_reader",
 }
-"""Type of schema -> the function that is a MakeReader."""
+"""For each type of schema, the function that makes its readers."""
 
 _GUID_SIZE: Final = 16
 
 
 class RegistryReader:
-    """Reads values by their schemas in a registry, each of which is requested once. For one thread."""
+    """Reads values by their schemas in a registry. Each schema is requested only once. Only one thread may use it."""
 
     def __init__(self, properties: Mapping[str, str], *, for_people: bool = True) -> None:
-        """`properties` are the properties of a converter, without prefix, Confluent's or Apicurio's. Raises ConfigError."""
+        """`properties` are the properties of a converter, Confluent's or Apicurio's, without prefix.
+
+        Raises ConfigError.
+        """
         if APICURIO_URL in properties:
             properties = confluent_properties(define_apicurio(ConfigDef()).parse(properties), properties)
         values = define_registry(ConfigDef()).parse(properties)
@@ -55,7 +58,7 @@ class RegistryReader:
     def read(self, data: bytes, *, is_key: bool, headers: Mapping[str, bytes | None] | None = None) -> Any:
         """Return the value of a record's key or value.
 
-        Raises ValueError if no schema is named, or the bytes do not fit it, ConfigError, and RegistryUnavailableError.
+        Raises ValueError if the bytes name no schema, or do not fit it; and ConfigError and RegistryUnavailableError.
         """
         named = (headers or {}).get(HEADER_NAMES["key" if is_key else "value"])
         if named is not None and len(named) > _GUID_SIZE and named[0] == HEADER_MAGIC:
@@ -91,7 +94,7 @@ class RegistryReader:
 
 
 def names_registry(properties: Mapping[str, str]) -> bool:
-    """Whether the properties of a converter, without prefix, have the address of a registry."""
+    """Whether the properties of a converter, given without prefix, contain the address of a registry."""
     return URL in properties or APICURIO_URL in properties
 
 
@@ -106,5 +109,5 @@ def _text(guid: bytes) -> str:
 
 
 def needs(package: str, extra: str) -> ConfigError:
-    """The error for a package of an extra that is not installed."""
+    """Return the error for a missing package, with the extra that installs it."""
     return ConfigError(f"This needs {package}, which is not installed: {how_to_install(extra)}")

@@ -1,4 +1,4 @@
-"""A registry as all converters of a process share it: each id is requested once."""
+"""A schema registry, shared by all converters of a process: each id is requested only once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class Registry:
-    """The ids that a registry assigned.
+    """A registry, with a cache of the ids that it assigned.
 
-    Thread-safe; while one thread waits for an answer, others that need one wait, too.
+    Thread-safe. While one thread waits for an answer, other threads that need an answer wait, too.
     """
 
     def __init__(self, client: RegistryClient) -> None:
@@ -37,19 +37,22 @@ class Registry:
         self._associated: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def registered(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
-        """Register a schema once. Raises as `RegistryClient`, and RegistryAnswerError for an id of another schema."""
+        """Register a schema once.
+
+        Raises the errors of `RegistryClient`, and RegistryAnswerError if the registry returns another schema's id.
+        """
         key = ("register", subject, schema, normalize)
         return self._once(key, lambda: self._register(subject, schema, normalize=normalize), own=not normalize)
 
     def looked_up(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
-        """Look a schema up once. Raises as `registered`."""
+        """Look up a schema once. Raises the errors of `registered`."""
         key = ("look up", subject, schema, normalize)
         return self._once(key, lambda: self.client.look_up(subject, schema, normalize=normalize), own=not normalize)
 
     def latest(self, subject: str, lifetime_s: int) -> tuple[Registered, float | None]:
         """Return a subject's newest schema, at most `lifetime_s` seconds old (-1: any age), and until when it is valid.
 
-        Raises as `RegistryClient`.
+        Raises the errors of `RegistryClient`.
         """
         with self._lock:
             known = self._latest.get(subject)
@@ -59,7 +62,7 @@ class Registry:
         return found, None if lifetime_s < 0 else asked + lifetime_s
 
     def associated_subjects(self, topic: str, role: str, namespace: str) -> tuple[str, ...]:
-        """Return the subjects that are associated with the keys or values of a topic. Raises as `RegistryClient`."""
+        """Return the subjects associated with a topic's keys or values. Raises the errors of `RegistryClient`."""
         key = topic, role, namespace
         with self._lock:
             if key not in self._associated:
@@ -67,15 +70,18 @@ class Registry:
             return self._associated[key]
 
     def fixed(self, schema_id: int, subject: str) -> Registered:
-        """Return the schema with an id. Raises as `RegistryClient`."""
+        """Return the schema with an id. Raises the errors of `RegistryClient`."""
         return self._once(("id", schema_id), lambda: self.client.by_id(schema_id, subject), own=True)
 
     def fixed_guid(self, guid: str) -> Registered:
-        """Return the schema with a GUID. Raises as `RegistryClient`."""
+        """Return the schema with a GUID. Raises the errors of `RegistryClient`."""
         return self._once(("guid", guid), lambda: self.client.by_guid(guid), own=False)
 
     def _register(self, subject: str, schema: RegistrySchema, *, normalize: bool) -> Registered:
-        """Register a schema, also if another worker does the same: Apicurio refuses one of them with 409."""
+        """Register a schema.
+
+        Apicurio refuses this with 409 if another worker registers the same schema at the same time. Then look it up.
+        """
         try:
             return self.client.register(subject, schema, normalize=normalize)
         except RegistryRefusedError as error:
@@ -103,7 +109,7 @@ class Registry:
         return found
 
     def _check(self, found: Registered) -> None:
-        """Refuse an id that was assigned to another schema: records would be read with the wrong one."""
+        """Refuse an id that was assigned to another schema: records would be read with the wrong schema."""
         known = self._schemas.setdefault(found.id, found.schema)
         if _content(known) != _content(found.schema):
             raise RegistryAnswerError(
@@ -113,7 +119,7 @@ class Registry:
 
 
 def _content(schema: RegistrySchema) -> object:
-    """The part of a schema's text that matters to readers, according to its type."""
+    """Return the part of a schema's text that matters to readers, which depends on the schema's type."""
     return CONTENT.get(schema.type, _text)(schema)
 
 
@@ -122,9 +128,9 @@ def _text(schema: RegistrySchema) -> object:
 
 
 CONTENT: Final[dict[str, Callable[[RegistrySchema], object]]] = {}
-"""For each type of schema, a text that is equal for schemas that readers treat alike.
+"""For each type of schema, a function whose result is equal for schemas that readers treat alike.
 
-By default it is the schema's text.
+For other types, the result is the schema's text.
 """
 
 _registries: dict[RegistrySettings, Registry] = {}
@@ -132,7 +138,7 @@ _lock = threading.Lock()
 
 
 def shared_registry(settings: RegistrySettings) -> Registry:
-    """Return the registry of this process for some settings. Raises ConfigError if the settings cannot work at all."""
+    """Return this process's registry for some settings. Raises ConfigError if the settings cannot work at all."""
     with _lock:
         found = _registries.get(settings)
         if found is None:
@@ -141,7 +147,7 @@ def shared_registry(settings: RegistrySettings) -> Registry:
 
 
 def forget_registries() -> None:
-    """Close all connections, and request all ids again."""
+    """Close all connections, and forget all ids, so that they are requested again."""
     with _lock:
         for registry in _registries.values():
             registry.client.close()
@@ -149,7 +155,7 @@ def forget_registries() -> None:
 
 
 def _begin_in_child() -> None:
-    """Start over in a forked process: it must not use its parent's connections."""
+    """Start with empty state in a forked process: it must not use its parent's connections."""
     global _lock  # noqa: PLW0603 - a thread that the fork does not have may hold it
     _lock = threading.Lock()
     _registries.clear()

@@ -1,4 +1,4 @@
-"""Names in schemas: made of the topic and the field for unnamed structs, with allowed characters only."""
+"""Names in schemas. Unnamed structs are named after the topic and the field, with only allowed characters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _SUFFIXES: Final = {"key": "Key", "value": "Value", "header": "Header"}
 
 
 def scrubbed_part(part: str, *, before: str = "0123456789") -> str:
-    """Return a part of a name as Java scrubs it: URL-encoded, `_` for remaining characters, `x` in front of some."""
+    """Return a part of a name in which characters are replaced in the same way as in Java.
+
+    The part is URL-encoded. Characters that are still not allowed become `_`. An `x` is put before a part whose first
+    character is in `before`.
+    """
     if not _NOT_IN_PARTS.search(part) and part[:1] not in set(before):
         return part
     encoded = urllib.parse.quote_plus(part, safe="*-._").replace("~", "%7E")
@@ -27,9 +31,9 @@ def scrubbed_part(part: str, *, before: str = "0123456789") -> str:
 def schema_in_topic(
     schema: DataType | None, topic: str, role: str, names: str, *, all_maps: bool = False
 ) -> dict[str, Any] | None:
-    """Return the Connect schema of values that are written to a topic, None for values without one. Raises DataError.
+    """Return the Connect schema of values that are written to a topic; None for values without one. Raises DataError.
 
-    `names` is the value of `fencepost.schema.names`: with `topic` it is as `with_names` gives it.
+    `names` is the value of `fencepost.schema.names`. With `topic`, the schema is the one that `with_names` returns.
     """
     if schema is None:
         return None
@@ -38,10 +42,11 @@ def schema_in_topic(
 
 
 def with_names(schema: Mapping[str, Any], topic: str, role: str, *, all_maps: bool = False) -> dict[str, Any]:
-    """Return a Connect schema where all structs, and maps whose keys are not text or `all_maps`, have a name.
+    """Return a Connect schema in which all structs are named, and so are maps with keys other than texts.
 
-    The name is `<topic>.Value`, or `<topic>.Key`, and a part for each field on the way; characters that languages of schemas
-    do not allow become `_`.
+    With `all_maps`, all other maps are named as well. Existing names of structs and maps are kept. A new name is
+    `<topic>.Value`, `<topic>.Key` or `<topic>.Header`, followed by the name of each field on the path. Characters that
+    schema languages do not allow become `_`.
     """
     return _named(schema, f"{_valid(topic)}.{_SUFFIXES[role]}", all_maps)
 

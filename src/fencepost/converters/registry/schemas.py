@@ -1,4 +1,4 @@
-"""Schemas in a registry, with its metadata. All are plain data, and can be pickled."""
+"""Schemas in a registry, with the registry's metadata. All classes are plain data, and can be pickled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another one refers to by `name`: a version of a subject."""
+    """A schema that another schema refers to by `name`: a version of a subject."""
 
     name: str
     subject: str

@@ -1,7 +1,4 @@
-"""The settings for reaching a schema registry: addresses, logins, TLS and times.
-
-Read from the converter's properties.
-"""
+"""The settings for reaching a schema registry: addresses, logins, TLS and times. They come from properties."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _CONTENT_HEADERS: Final = frozenset({"content-length", "content-type", "host", "
 
 @dataclass(frozen=True, slots=True)
 class RegistryUrl:
-    """An address without a login, the login's header, and the address as it may be shown."""
+    """An address without a login, the header with the login, and the address in a form that may be shown."""
 
     address: str
     shown: str
@@ -33,7 +30,7 @@ class RegistryUrl:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """A token endpoint, and the client that it gives tokens to."""
+    """A token endpoint, and the client to which it gives tokens."""
 
     endpoint: str
     client_id: str
@@ -45,7 +42,7 @@ class OAuthSettings:
 class RegistrySettings:
     """The settings for reaching a registry.
 
-    Equal settings share a client, and its known ids. Names of times end with their unit.
+    Equal settings share a client and its cached ids. Names of times end with their unit.
     """
 
     urls: tuple[RegistryUrl, ...]
@@ -64,7 +61,7 @@ class RegistrySettings:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of each request beside the API's."""
+        """The headers of each request besides the API's own."""
         return dict(self.header_items)
 
     @property
@@ -77,10 +74,10 @@ class RegistrySettings:
     def of(
         cls, values: Mapping[str, Any], properties: Mapping[str, str], *, url_property: str = URL
     ) -> RegistrySettings:
-        """Read the parsed `values` of the defined properties, and those with free names among all `properties`.
+        """Read the settings: defined properties from the parsed `values`, properties with free names from `properties`.
 
-        `url_property` is the address's property in the user's configuration, for messages. Passwords are hidden in
-        messages from here on. Raises ConfigError that names a property.
+        `url_property` is the name of the address's property in the user's configuration, for messages. From now on, the
+        passwords are hidden in messages. Raises ConfigError that names a property.
         """
         headers = _headers(properties)
         bearer, oauth = _bearer(values)
@@ -156,7 +153,7 @@ def _basic(values: Mapping[str, Any], properties: Mapping[str, str]) -> str:
 
 
 def _bearer(values: Mapping[str, Any]) -> tuple[str, OAuthSettings | None]:
-    """The header of a fixed token, or the endpoint that gives tokens."""
+    """Return the header with a fixed token, or the endpoint that gives tokens."""
     source = values["bearer.auth.credentials.source"].upper()
     token, endpoint = values["bearer.auth.token"], values["bearer.auth.issuer.endpoint.url"]
     if source == "STATIC_TOKEN":

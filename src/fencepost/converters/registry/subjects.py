@@ -1,4 +1,4 @@
-"""The names of subjects: where a registry keeps the versions of the schemas of a topic's keys or values."""
+"""The names of subjects. Under a subject, a registry keeps the versions of the schemas of a topic's keys or values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _FALLBACKS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Names the subjects of one `role`: key, value or header. `fallback` is AssociatedNameStrategy's, of _FALLBACKS."""
+    """Names the subjects of one `role`: key, value or header.
+
+    `fallback`, one of _FALLBACKS, is how AssociatedNameStrategy names a subject that the registry does not associate.
+    """
 
     role: str
     strategy: str = "TopicNameStrategy"
@@ -31,10 +34,10 @@ class Subjects:
     context: str | None = None
 
     def name(self, topic: str, record_name: str | None, kind: str, registry: Registry) -> str:
-        """Return the subject of a schema. `record_name` is its own name, if it has one, `kind` its type.
+        """Return the subject of a schema. `record_name` is the schema's own name, if any; `kind` is its type.
 
-        Headers have a subject for each type: they differ from record to record. Raises RegistryError for a schema
-        without a name if the strategy needs one, and the errors of the `registry` if it is asked.
+        Headers have a subject for each type, because their types differ from record to record. Raises RegistryError if
+        the strategy needs a schema with a name, and the errors of the `registry` if it is asked.
         """
         subject = (
             f"{topic}-header-{record_name or kind}"

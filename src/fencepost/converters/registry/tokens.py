@@ -1,4 +1,4 @@
-"""Bearer tokens from a token endpoint, by the grant of client credentials (RFC 6749, section 4.4)."""
+"""Bearer tokens from a token endpoint, with the client credentials grant (RFC 6749, section 4.4)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TokenSource:
             return self._token
 
     def forget(self) -> None:
-        """Drop the token: the registry refused it."""
+        """Forget the token, because the registry refused it."""
         with self._lock:
             self._token = None
 
@@ -76,7 +76,7 @@ class TokenSource:
                 "bearer.auth.client.secret and bearer.auth.scope",
                 status=answer.status,
             )
-        # For a token with a shorter life than the buffer, half of its life is used.
+        # A token whose lifetime is shorter than the buffer is used for half of its lifetime.
         SECRETS.learn_renewed(f"{oauth.endpoint} {oauth.client_id}", token)
         self._until = time.monotonic() + max(lifetime - self._settings.token_buffer_s, lifetime / 2)
         return token

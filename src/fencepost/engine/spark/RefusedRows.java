@@ -9,11 +9,16 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import scala.Function1;
 import scala.collection.Iterator;
 
-/** Evaluates rows in the driver, and goes on after an error. Spark's Janino compiles it, which knows no generic types. */
+/**
+ * Evaluates expressions for rows in Spark's driver, one row after the other, and continues after a row that fails. Janino,
+ * the compiler within Spark, compiles this class; it does not support generic types.
+ */
 public final class RefusedRows {
     /**
-     * Takes rows until so many of them are refused, and returns these as JSON: each has its number, which is in a column of the
-     * rows, and the exception with its causes.
+     * Applies the projections to each row, until `limit` rows have failed or the rows end. Returns the failed rows as a JSON
+     * array: for each the row's number, from the column `numberColumn`, and its exception followed by the exception's causes.
+     * Each exception has its class, its message, its SQL state and the fragment of SQL that caused it; the last two may be
+     * null.
      */
     public String find(Iterator rows, List projections, int numberColumn, int limit) throws Exception {
         List found = new ArrayList();

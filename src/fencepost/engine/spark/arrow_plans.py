@@ -1,8 +1,9 @@
-"""Finds the chains of transforms that Arrow evaluates exactly as Spark does, and keeps what was found for later batches.
+"""Finds the chains of transforms that Arrow evaluates exactly as Spark does, and keeps the results for later batches.
 
-Spark analyses and optimizes a chain as ever, so types, casts, names and errors are Spark's. If what is left is filters and
-projections of expressions that `arrow_expressions` lists, executors evaluate them where they read the rows: moving rows from
-Arrow to the JVM and back takes longer than all the rest. Anything else stays with Spark, the whole chain.
+Spark analyses and optimizes each chain as always, so types, casts, names and errors are Spark's. If the optimized plan
+consists of filters and projections whose expressions are in `arrow_expressions`, executors evaluate them where they
+read the rows: to move rows from Arrow to the JVM and back would take longer than to read, transform and write them.
+Otherwise Spark evaluates the whole chain.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ P = TypeVar("P")
 
 
 class ArrowPlans(Generic[P]):
-    """Keeps the most recently used plans by keys, and for which chains there is none. Thread-safe."""
+    """Keeps the most recently used plans, by keys, and remembers the chains that have no plan. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._plans: dict[Hashable, P | None] = {}
 
     def found(self, key: Hashable, make: Callable[[], P | None]) -> P | None:
-        """Return the plan of a key; `make` is called if it is new. Raises the errors of `make`."""
+        """Return the plan for a key. For a new key, `make` is called. Raises the errors of `make`."""
         with self._lock:
             known = key in self._plans
             plan = self._plans.pop(key, None)
@@ -59,7 +60,7 @@ class ArrowPlans(Generic[P]):
 
 
 def arrow_plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan | None:
-    """Return what transforms make of a reader's rows as a plan for Arrow, None if Spark has to do it. Raises nothing."""
+    """Return the transforms of a reader's rows as a plan for Arrow; None if Spark must evaluate them. Never raises."""
     try:
         return _plan(read, transformed)
     except _NotInArrowError:
@@ -82,7 +83,8 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
         nodes.insert(0, plan)
         plan = plan.child()
     given = _columns(source, read.schema)
-    # A transform may read rows of its own: numbers of columns are never used again.
+    # If a transform reads rows of another DataFrame, the columns' numbers (`exprId`) differ from the reader's: Spark
+    # never reuses a number.
     if plan.nodeName() != source.nodeName() or [column.number for column in given] != _numbers(plan):
         raise _NotInArrowError
     steps: list[FilterStep | ProjectionStep] = []
@@ -91,14 +93,14 @@ def _plan(read: DataFrame, transformed: DataFrame) -> ArrowPlan:
         if node.nodeName() == "Filter":
             steps.append(FilterStep(_expression(node.condition(), transformed.sparkSession)))
         else:
-            made = [_expression(java, transformed.sparkSession) for java in _items(node.projectList())]
-            columns = list(zip(_numbers(node), made, strict=True))
+            expressions = [_expression(java, transformed.sparkSession) for java in _items(node.projectList())]
+            columns = list(zip(_numbers(node), expressions, strict=True))
             steps.append(ProjectionStep(columns))
             kinds = {number: expression.kind for number, expression in columns}
     if any(kinds[column.number] != bare(column.kind) for column in result):
         raise _NotInArrowError
     found = ArrowPlan(given, steps, result)
-    # Without rows, too, Arrow says what it does not have.
+    # The plan is tried without rows, because even then Arrow raises errors for functions that it does not have.
     found(pa.RecordBatch.from_pydict({column.name: pa.array([], arrow_type(bare(column.kind))) for column in given}))
     return found
 
@@ -120,7 +122,7 @@ def _items(sequence: Any) -> Iterator[Any]:
 
 
 def _expression(java: Any, session: SparkSession) -> ArrowExpression:
-    """Read an expression from Catalyst's JSON, which lists a tree's nodes before their children, in one call."""
+    """Read an expression from Catalyst's JSON, which lists the nodes of a tree before their children, in one call."""
     return _read(iter(json.loads(java.toJSON())), session)
 
 
@@ -151,6 +153,6 @@ def _read(nodes: Iterator[Mapping[str, Any]], session: SparkSession) -> ArrowExp
 
 
 def _kind(written: Any) -> t.DataType:
-    """A type of an expression, from Catalyst's JSON."""
+    """The type of an expression, from Catalyst's JSON."""
     field = {"name": "kind", "type": written, "nullable": True, "metadata": {}}
     return bare(t.StructType.fromJson({"type": "struct", "fields": [field]})["kind"].dataType)

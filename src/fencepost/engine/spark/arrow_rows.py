@@ -1,8 +1,8 @@
 """Moves rows between Arrow and Spark's driver JVM without a Spark job.
 
-They are passed in files that only this user can read: an answer of py4j above 8 KiB waits 40 ms for a delayed
-acknowledgement. The classes used here are internals of Spark. If one of them is not as expected, TypeError or Py4JError
-is raised.
+The rows are passed in files that only this user can read. Through py4j, an answer above 8 KiB would wait 40 ms for a
+delayed acknowledgement. The classes used here are internals of Spark. If one of them is not as expected, TypeError or
+Py4JError is raised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ONE_BATCH: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
 
 TIME_ZONE: Final = "UTC"
-"""A label of the Arrow columns: Spark's timestamps are microseconds since the epoch, regardless of the label."""
+"""The time zone label of Arrow columns. Spark's timestamps are microseconds since the epoch, whatever the label is."""
 
 
 class _Jvm(NamedTuple):
@@ -42,7 +42,7 @@ class _Jvm(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _jvm(jvm: Any) -> _Jvm:
-    """Look up the internals, which asks the JVM for each part of each name."""
+    """Look up Spark's internals. This asks the JVM once for each part of each name."""
     spark = jvm.org.apache.spark
     converters = getattr(getattr(spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
     return _Jvm(
@@ -57,12 +57,12 @@ def _jvm(jvm: Any) -> _Jvm:
 
 
 def may_use_files(session: SparkSession) -> bool:
-    """Return whether rows may be stored in a file briefly. They may not if Spark encrypts its files."""
+    """Return whether rows may be stored in a file for a short time. Returns False if Spark encrypts its files."""
     return not session.sparkContext._encryption_enabled  # noqa: SLF001 - pyspark's own question
 
 
 def frame_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: StructType) -> DataFrame:
-    """Return a DataFrame of the rows of a batch, as `createDataFrame` does.
+    """Return a DataFrame with the rows of a batch, as `createDataFrame` does.
 
     Columns that Spark can read are not cast (see `with_schema`).
     """
@@ -83,18 +83,18 @@ def _stored(jvm: _Jvm, batch: pa.RecordBatch) -> Any:
 
 
 def rows_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: Any) -> Any:
-    """Return a Scala iterator over Spark's rows; `schema` is Java's StructType for the columns of the batch.
+    """Return a Scala iterator over Spark's rows. `schema` is Java's StructType for the columns of the batch.
 
-    A row is valid until the next one is taken. The iterator holds memory until its last row is taken.
+    A row is valid until the next row is taken. The iterator holds memory until its last row is taken.
     """
     jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
     return jvm.decode(_stored(jvm, batch), schema, TIME_ZONE, True, False, None)
 
 
 def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: pa.Schema) -> pa.Table:
-    """Return the rows of a Scala iterator; `schema` is Java's StructType for them.
+    """Return the rows of a Scala iterator. `schema` is Java's StructType for the rows.
 
-    Raises Spark's error for a row that the iterator computes.
+    Raises Spark's error if the iterator fails to compute a row.
     """
     jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
     batches = jvm.encode(rows, schema, _ONE_BATCH, _ONE_BATCH, TIME_ZONE, True, False)
@@ -113,16 +113,16 @@ def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: p
             tables.append(pa.ipc.open_stream(file.read(int.from_bytes(length, "big"))).read_all())
     if not tables:
         return arrow_schema.empty_table()
-    # Types differ in the names within maps and in labels of time zones only.
+    # The types differ only in the names inside map types and in time zone labels.
     return with_schema(pa.concat_tables(tables), arrow_schema)
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """Return the rows of a DataFrame by a Spark job, as its `toArrow` does, which refuses some null structs.
+    """Run a Spark job, and return the rows of a DataFrame. Spark's own `toArrow` refuses some null structs.
 
     Raises Spark's error for a row that an expression refuses.
     """
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)
     batches = frame._collect_as_arrow(empty_list_if_zero_records=False)  # type: ignore[operator]  # noqa: SLF001 - `toArrow` casts
-    # Types differ in labels of time zones only.
+    # The types differ only in time zone labels.
     return with_schema(pa.Table.from_batches(batches), schema)

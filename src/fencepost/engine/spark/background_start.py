@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 _log: Final = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 60.0
-"""The minimum time between a failed start and the next one."""
+"""The minimum time between a failed start and the next start."""
 
-_LOOK_SECONDS: Final = 0.2
+_CHECK_INTERVAL_SECONDS: Final = 0.2
 """The interval at which a waiting start checks whether it may begin."""
 
 
@@ -33,13 +33,13 @@ class BackgroundStart:
 
     @property
     def under_way(self) -> bool:
-        """Whether Spark is being started, or runs its first job. False while the start waits."""
+        """Whether Spark is starting, or running its first job. False while the start still waits."""
         return self._is_alive and not self._waiting
 
     def begin(self, quiet: Callable[[], bool] | None = None) -> None:
-        """Begin, unless a start is under way or failed recently. A failure is logged.
+        """Begin, unless Spark is already starting or a start failed recently. A failure is logged.
 
-        With `quiet` the start waits until that returns True, or until a call without it.
+        With `quiet` the start waits until `quiet` returns True, or until `begin` is called without `quiet`.
         """
         with self._lock:
             if quiet is None:
@@ -50,12 +50,12 @@ class BackgroundStart:
             self._waiting = quiet is not None
             if self._waiting:
                 self._wait_no_more.clear()
-            # A daemon: a worker that ends does not wait for a JVM that may never start.
+            # The thread is a daemon: a worker that ends does not wait for a JVM that may never start.
             self._thread = threading.Thread(target=self._run, args=(quiet,), name="spark-warm-up", daemon=True)
             self._thread.start()
 
     def expect_failure(self) -> None:
-        """Record that Spark is stopped: a failing start is not logged as a warning, a waiting one is cancelled."""
+        """Prepare for the stop of Spark: a failed start logs no warning any more, and a waiting start is cancelled."""
         self._stopping = True
         self._wait_no_more.set()
 
@@ -66,7 +66,7 @@ class BackgroundStart:
 
     def _run(self, quiet: Callable[[], bool] | None) -> None:
         if quiet is not None:
-            while not quiet() and not self._wait_no_more.wait(_LOOK_SECONDS):
+            while not quiet() and not self._wait_no_more.wait(_CHECK_INTERVAL_SECONDS):
                 pass
             if self._stopping:
                 return
@@ -80,10 +80,10 @@ class BackgroundStart:
 
 
 def run_first_job(session: SparkSession) -> None:
-    """Run jobs without data, of a DataFrame and of an RDD: they load classes, and start Python workers."""
+    """Run jobs without data, one on a DataFrame and one on an RDD: they load classes, and start Python workers."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", "fencepost-warm-up")
     partitions = session.sparkContext.defaultParallelism
     numbers = session.range(0, partitions, numPartitions=partitions)
-    # Sent to the workers by value: they need not import this module.
+    # The function is sent to the workers by value, so they need not import this module.
     numbers.mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
     session.sparkContext.parallelize(range(partitions), partitions).mapPartitions(list).collect()

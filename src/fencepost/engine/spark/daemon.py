@@ -1,10 +1,10 @@
-"""The daemon from which Spark forks its Python workers, with the imports of fencepost's jobs already done.
+"""The daemon from which Spark forks its Python workers. It has already imported the modules that fencepost's jobs need.
 
     spark.python.daemon.module=fencepost.engine.spark.daemon
 
-Spark ends Python workers after 60 s without work, and the daemon of pyspark forks each new one without any imports: a
-second of CPU until its first row. Here the fork has them. The imports start no threads of Python, and the threads of
-the libraries (jemalloc's, OpenBLAS's) are handled by these at a fork.
+Spark ends Python workers after 60 s without work, and pyspark's daemon forks each new worker without any imports: a
+worker then needs a second of CPU time until its first row. Here a forked worker already has the imports. The imported
+modules start no Python threads, and their libraries handle the threads of jemalloc and OpenBLAS at a fork.
 """
 
 from __future__ import annotations
@@ -33,29 +33,30 @@ _MODULES: Final = (
     "fencepost.connectors.files.stream_source",
     "fencepost.engine.write_stage",
 )
-"""The imports of a Python worker that reads, converts and writes; pyspark's own are internals, and may change."""
+"""The modules that a Python worker needs to read, convert and write. pyspark's own are internals, and may change."""
 
 
 def import_ahead() -> None:
     """Import the modules that workers need.
 
-    A module that cannot be imported is left out: a worker that needs it reports why.
+    A module that cannot be imported is skipped. A worker that needs the module will report the error.
     """
     for module in _MODULES:
         with suppress(Exception):
             importlib.import_module(module)
     with suppress(Exception):
-        # The first array of Python values imports pandas: 0.3 s of CPU.
+        # The first array of Python values makes pyarrow import pandas: 0.3 s of CPU time.
         importlib.import_module("pyarrow").array([""])
-    # A worker collects garbage after each task: these objects stay, and need not be scanned, nor copied by a fork.
+    # A worker collects garbage after each task. The imported objects are permanent: they need not be scanned, nor be
+    # copied after a fork.
     gc.collect()
     gc.freeze()
 
 
 def quiet_if_cancelled(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Return pyspark's function of a forked worker, without the traceback for a JVM that has closed the connection.
+    """Wrap the function `work` of a forked worker: print no traceback if the JVM has closed the connection.
 
-    The JVM does so when a job is cancelled or the session stops, and reports it itself.
+    The JVM closes the connection when a job is cancelled or the session stops, and reports that itself.
     """
 
     @wraps(work)

@@ -1,4 +1,4 @@
-"""Lets the converters decide how to write the rows of a DataFrame, whose topics a separate job finds."""
+"""Lets the converters decide how to write the rows of a DataFrame. A separate job finds the topics of the rows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Running = Callable[[], AbstractContextManager[None]]
 
 
 def prepare_batch(session: SparkSession, batch: SourceBatch, pipeline: Pipeline, running: Running, mark: str) -> None:
-    """Prepare the converters for the rows of a SourceBatch, whose jobs run in a context that `running` gives.
+    """Prepare the converters for the rows of a SourceBatch. The Spark jobs run in a context from `running`.
 
-    Raises as `prepare_topics`, and the errors that `running` converts. Errors of the transforms are left to the write.
+    Raises the errors of `prepare_topics`, and the errors that `running` converts. Errors of the transforms are not
+    raised here, but by the write.
     """
     frame = batch.dataframe
     if batch.reader is not None:
@@ -36,7 +37,7 @@ def prepare_batch(session: SparkSession, batch: SourceBatch, pipeline: Pipeline,
 
 
 def prepare_frame(frame: DataFrame, pipeline: Pipeline, running: Running) -> None:
-    """Prepare the converters for the rows of a DataFrame. Raises as `prepare_batch`."""
+    """Prepare the converters for the rows of a DataFrame. Raises the same errors as `prepare_batch`."""
     if not has_decisions(pipeline):
         return
     with suppress(AllRowsRefusedError, SparkDataError, RetriableJobError):
@@ -52,7 +53,7 @@ def prepare_frame(frame: DataFrame, pipeline: Pipeline, running: Running) -> Non
 
 
 def _topics(frame: DataFrame, types: ColumnTypes, pipeline: Pipeline) -> list[tuple[str, ColumnTypes]]:
-    """The topics of rows, each with the types of its rows, once for each name and version of their schemas."""
+    """The topics of the rows, each with the types of its rows, once for each name and version of a schema."""
     columns = [name for name in ("topic", IDENTITY) if name in frame.columns]
     if not columns:
         return [(require_topic(pipeline.default_topic), types)]

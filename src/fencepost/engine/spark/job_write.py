@@ -1,4 +1,4 @@
-"""Writes batches by Spark's executors: the stages of a job."""
+"""Writes batches on Spark's executors: the stages of a Spark job."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _POSITION: Final = "__fencepost_position"
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Transforms that run without Spark on a reader's rows: a function of rows, which is pickled, and its result's types."""
+    """Transforms of a reader's rows that run without Spark: a picklable function of rows, and the resulting types."""
 
     change: Callable[[pa.RecordBatch], pa.RecordBatch]
     types: ColumnTypes
@@ -59,9 +59,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWrite:
-    """One batch's jobs: each runs in a context from `running`, and recognizes its failures by `mark`.
+    """The Spark jobs of one batch. Each runs in a context from `running`; `mark` identifies the failures of its stages.
 
-    `metadata` knows the numbers of the topics' partitions, `plans` what Arrow evaluates.
+    `metadata` knows the topics' numbers of partitions. `plans` contains the plans that Arrow evaluates.
     """
 
     session: SparkSession
@@ -73,7 +73,7 @@ class SparkWrite:
     plans: ArrowPlans[Changed] = field(default_factory=ArrowPlans)
 
     def splits(self, rows: SplitRows, changed: Changed | None) -> list[Ack]:
-        """Read, change, convert and write splits, in one stage if no row chooses its topic partition."""
+        """Read, transform, convert and write splits, in one stage if no row chooses its topic partition."""
         count = len(rows.splits)
         types = reader_types(rows.reader) if changed is None else changed.types
         writers = self._writers(types, splits=count)
@@ -92,7 +92,7 @@ class SparkWrite:
         return self._shuffle(frame, GivenRows(), types, writers)
 
     def refuse(self, rows: SplitRows) -> None:
-        """Read splits, and give the items that are not rows to the `errors` of the write."""
+        """Read splits, and pass the items that are not rows to the `errors` of the write."""
         if rows.splits:
             stage = RefusedStage(self.spec.pipeline.without_transforms(), rows)
             frame = self.session.range(0, rows.runs, numPartitions=rows.runs)
@@ -117,14 +117,17 @@ class SparkWrite:
         return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA), spec)
 
     def _write_runs(self, source: StageSource, runs: int, types: ColumnTypes, writers: int) -> list[Ack]:
-        """Write runs of splits as an RDD: to plan a DataFrame takes the JVM twice the time of the rest of the job."""
+        """Write runs of splits as an RDD.
+
+        A DataFrame would cost more: the JVM would plan it for twice the time of the rest of the job.
+        """
         spec = self._executors_spec()
         stage = WriteStage(spec, source, types, writers)
         numbers = self.session.sparkContext.parallelize(range(runs), runs)
         return self._acks(numbers.mapPartitions(stage.write_runs).collect(), spec)
 
     def _shuffle(self, frame: DataFrame, source: StageSource, types: ColumnTypes, writers: int) -> list[Ack]:
-        """Bring each record to the writer of its topic partition, and restore the batch's order there."""
+        """Move each record to the writer of its topic partition, and restore the batch's order there."""
         spec = self._executors_spec()
         stage = ConvertStage(spec, source, types, writers)
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
@@ -146,7 +149,7 @@ class SparkWrite:
             given = {topic: count for topic, count in spec.partitions.items() if topic in asked}
             agreed([*(report.partitions for report in found), given, known])
         except (PartitionGoneError, TransactionAbortableError):
-            # The cached numbers of partitions may be outdated, and the next attempt would use them again.
+            # The cached numbers of partitions may be outdated. They must not be used again in the next attempt.
             with suppress(KafkaError):
                 self.metadata.refresh_topics({*asked, *spec.partitions})
             raise
@@ -156,7 +159,7 @@ class SparkWrite:
 
 
 def changed_by_functions(rows: SplitRows, pipeline: Pipeline) -> Changed | None:
-    """Return what a pipeline of functions makes of splits, None for a pipeline without transforms."""
+    """Return the transforms of a pipeline of Python functions as a Changed; None if there are no transforms."""
     if not pipeline.transforms:
         return None
     chain = FunctionChain.of(pipeline, reader_types(rows.reader))
@@ -164,7 +167,7 @@ def changed_by_functions(rows: SplitRows, pipeline: Pipeline) -> Changed | None:
 
 
 def written_rows(rows: SplitRows, changed: Changed | None, pipeline: Pipeline) -> SplitRows | ChangedRows:
-    """Return the rows of splits as they are written."""
+    """Return the rows to write: the rows of splits, or these rows after their change."""
     if changed is None:
         return rows
     return ChangedRows(
@@ -174,12 +177,13 @@ def written_rows(rows: SplitRows, changed: Changed | None, pipeline: Pipeline) -
 
 
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:
-    """Whether `frame.coalesce(count)` is guaranteed to read the joined partitions in order.
+    """Whether `frame.coalesce(count)` is guaranteed to read joined partitions in their order.
 
-    It joins neighbours, unless Spark knows a preferred location of a partition, for example where it is cached: then it
-    joins the partitions of one location, starting at any of them. For an adaptive plan that is known once it has run.
+    `coalesce` joins neighbours, unless Spark knows a preferred location of a partition, for example where the partition
+    is cached. Then `coalesce` joins the partitions of one location, starting at any of them. The locations for an
+    adaptive plan are known only after the plan has run.
     """
-    # A frame keeps its first plan, which does not know later caching.
+    # A DataFrame keeps its first plan, which ignores caching that began later. So the check uses a new DataFrame.
     execution = frame.select("*")._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return False
@@ -189,9 +193,9 @@ def coalesces_in_order(frame: DataFrame, count: int) -> bool:
 
 
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
-    """Write a SourceBatch by Spark's executors.
+    """Write a SourceBatch on Spark's executors.
 
-    Raises their reported errors, and the errors that `write.running` converts.
+    Raises the errors that executors report, and the errors that `write.running` converts.
     """
     rows = None
     if batch.reader is not None:
@@ -214,10 +218,10 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
 
 
 def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
-    """Return what transforms make of a reader's rows if Arrow can evaluate them exactly as Spark does, else None.
+    """Return the transforms of a reader's rows if Arrow can evaluate them exactly as Spark does, else None.
 
-    Also None if the transforms refuse the columns, because Spark's write then has the message, and for transforms that
-    plan each batch anew: reading their plan would call them twice.
+    The result is also None if the transforms refuse the columns, because the write with Spark reports that. And it is
+    None for transforms that plan each batch anew, because they would be called twice.
     """
     session, pipeline = write.session, write.spec.pipeline
     if not all_planned_by_schema(pipeline.transforms):
@@ -237,12 +241,15 @@ def _changed_by_arrow(write: SparkWrite, rows: SplitRows) -> Changed | None:
     try:
         return write.plans.found(key, make)
     except RetriableJobError:
-        # A pause is not kept: a later batch is planned again.
+        # After a RetriableError, the result is not kept, and a later batch is planned again.
         return None
 
 
 def _origin(batch: SourceBatch, partition: int, row: int) -> str:
-    """Where a row of a batch is from. Each split of a reader is a partition of its DataFrame."""
+    """Return a sentence about the origin of a row in a batch.
+
+    Each split of a reader is one partition of its DataFrame.
+    """
     if batch.reader is None or partition >= len(batch.splits):
         return ""
     return origin_in_split(batch.reader, batch.splits[partition], row)

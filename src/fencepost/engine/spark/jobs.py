@@ -1,4 +1,4 @@
-"""One task's Spark jobs: its scheduler pool, its job group, cancelling, and the conversion of failures."""
+"""One task's Spark jobs: their scheduler pool, their job group, their cancellation, and the conversion of failures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fencepost.engine.reports import carried_failure
 
 
 class Cancelled(Protocol):
-    """Whether a task was cancelled, for example a threading.Event."""
+    """Whether a task was cancelled. For example, a threading.Event implements it."""
 
     def is_set(self) -> bool:
-        """Whether the task was cancelled: it should end although it works."""
+        """Whether the task was cancelled: then the task must end even if it is working."""
 
     def wait(self, timeout: float, /) -> bool:
-        """Wait for `timeout` seconds. Return True, and at once, if a task that only waits should end."""
+        """Wait for `timeout` seconds. Return True at once when a waiting task should end."""
 
 
 def check_cancelled(task: str, cancelled: Cancelled) -> None:
@@ -36,7 +36,7 @@ def check_cancelled(task: str, cancelled: Cancelled) -> None:
 
 
 def wait_unless_cancelled(task: str, cancelled: Cancelled, seconds: float) -> None:
-    """Wait. Raises BatchCancelledError as soon as a task that only waits should end."""
+    """Wait. Raises BatchCancelledError as soon as a waiting task should end."""
     if cancelled.wait(seconds):
         raise _cancelled(task)
 
@@ -46,7 +46,7 @@ def _cancelled(task: str) -> BatchCancelledError:
 
 
 class Jobs:
-    """The jobs of tasks, each on the thread that calls `running`."""
+    """The Spark jobs of all tasks. The jobs of a task run on the thread that calls `running`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,12 +57,14 @@ class Jobs:
     def running(
         self, session: SparkSession, task: str, cancelled: Cancelled, mark: str | None = None
     ) -> Iterator[None]:
-        """Run Spark jobs for a task. Spark's failures become fencepost's.
+        """Within this context, this thread's Spark jobs belong to a task, and `cancel` cancels them.
 
-        It is the error that an executor sent behind `mark`, else a RetriableJobError if Python code raised a
-        RetriableError, else a SparkDataError for errors that the same rows would cause again, else a SparkJobError:
-        an UnexplainedJobError if it may be an error of a row (see `of_rows`).
-        Each call has its own job group, so that cancelling it also stops later jobs of the call.
+        Failures of Spark are converted to the first of these errors that applies.
+
+        If an executor sent an error after `mark`, this error is raised. If Python code raised a RetriableError, a
+        RetriableJobError is raised. If the same rows would cause the error again, a SparkDataError is raised. If a row
+        may have caused the error, an UnexplainedJobError is raised (see `of_rows`). Otherwise, a SparkJobError is
+        raised. Each call has its own job group, so that cancelling it also stops later jobs of the call.
         """
         context = session.sparkContext
         group = f"{task}#{next(self._numbers)}"
@@ -76,7 +78,7 @@ class Jobs:
         except (Py4JError, PySparkException, OSError) as error:
             check_cancelled(task, cancelled)
             found = _translated(error, task, mark)
-            # Spark that ends raises whatever finds it ended.
+            # While Spark stops, running jobs fail with various errors.
             raise (
                 _stopped(task) if isinstance(found, UnexplainedJobError) and not _is_running(context) else found
             ) from error
@@ -87,7 +89,7 @@ class Jobs:
             raise _stopped(task) from error
         finally:
             with self._lock:
-                # A run that was cancelled may end after the next one of its task has begun.
+                # The next run of the same task may begin before a cancelled run ends.
                 if self._running.get(task) == (session, group):
                     del self._running[task]
 
@@ -102,7 +104,10 @@ class Jobs:
 
 @contextmanager
 def of_rows() -> Iterator[None]:
-    """Take unexplained failures for refusals of rows: for jobs whose rows are known, so that only transforms may fail."""
+    """Within this context, an UnexplainedJobError becomes a SparkDataError.
+
+    Use it only for jobs whose rows are known to be readable, so that only transforms can fail.
+    """
     try:
         yield
     except UnexplainedJobError as error:
@@ -110,7 +115,7 @@ def of_rows() -> Iterator[None]:
 
 
 def _is_running(context: SparkContext) -> bool:
-    """Whether a context was stopped neither by this process nor by itself."""
+    """Whether a context is still running: neither this process nor Spark itself has stopped it."""
     try:
         return not context._jsc.sc().isStopped()  # noqa: SLF001 - pyspark has no public way to ask
     except (Py4JError, OSError, *WITHOUT_JVM):

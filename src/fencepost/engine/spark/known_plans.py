@@ -1,14 +1,15 @@
-"""Plans of transforms, kept for later batches with the same columns.
+"""Plans of transforms, which are kept for later batches with the same columns.
 
-Spark takes much longer to plan a select than to evaluate it over a hundred rows. So the expressions that its optimizer
-made are kept. Later batches go through them in the driver's JVM: Arrow, rows, Spark's projections, Arrow. Arrays are exploded
-between two such ways, on Arrow. Spark compiles the projections of a plan that has evaluated many rows.
+Spark takes much longer to plan a select than to evaluate it for a hundred rows. So the expressions that its optimizer
+made are kept, and evaluated for later batches in the driver's JVM. A batch is converted from Arrow to Spark's rows,
+goes through Spark's projections, and is converted back to Arrow. Arrays are exploded on Arrow data, between two such
+passes. When a plan has evaluated many rows, Spark compiles its projections.
 
-A kept plan is correct only if planning again would give the same one. So its key has everything that it depends on: the
-session and its settings, the transforms, and the types of the columns. Transforms that depend on more are planned for
-each batch (`planned_by_schema`).
+A kept plan is correct only if planning again would result in the same plan. So a plan's key contains everything that
+the plan depends on: the session and its settings, the transforms, and the types of the columns. Transforms that depend
+on more are planned for each batch (`planned_by_schema`).
 
-Expressions have buffers and other state. So a plan has one user at a time, and is dropped after an error.
+Expressions have buffers and other state. So a plan has only one user at a time, and is dropped after an error.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ P = TypeVar("P")
 
 _CAPACITY: Final = 64
 _COMPILED_AFTER: Final = 50_000
-"""Compiling a plan takes some tenths of a second, and saves a microsecond a row or more."""
+"""A plan is compiled after this number of rows. That takes some tenths of a second, and saves at least 1 us per row."""
 PASSES: Final = "__fencepost_passes"
 ARRAY: Final = "__fencepost_array"
 
 
 class _Use(Enum):
-    """The use count of a key without a plan."""
+    """Counts the uses of a key that has no plan yet."""
 
     NEVER = auto()
     ONCE = auto()
@@ -57,10 +58,11 @@ class KnownPlans(Generic[P]):
 
     @contextmanager
     def borrowed(self, key: Hashable, make: Callable[[], P | None]) -> Iterator[P | None]:
-        """Lend a key's plan to the block exclusively. It is kept if the block ends without an exception.
+        """Lend the plan for a key to the block exclusively. The plan is kept if the block ends without an exception.
 
-        `make` is called when a key is used for the second time: a source whose columns always change uses most keys
-        once. It returns None if no plan can be kept. The block gets None for a new key, and for one in use.
+        `make` is called at the second use of a key: if the columns of a source always change, most keys are used only
+        once. `make` returns None if no plan can be kept. The block gets None for a new key, and while the plan is in
+        use.
         """
         with self._lock:
             known = self._plans.pop(key, _Use.NEVER)
@@ -74,12 +76,14 @@ class KnownPlans(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a plan: projections, as functions of Scala from row to row, with a filter before them if it `filters`.
+    """A part of a plan: projections, which are Scala functions from row to row.
 
-    With a filter the last column of the result shows whether a row passes: an iterator's filter would have to be a function
-    of Scala, which Spark's conditions are not. `given` and `result` are the columns before and after, as Java's StructType.
-    If it `explodes`, the last column of the result (before the one that shows whether a row passes) is an array. The `steps` of
-    the projections are expressions, with the columns before them.
+    If the part `filters`, a filter precedes the projections.
+
+    In this case, the last column of the result shows whether a row passes: to filter an iterator, a Scala function
+    would be needed, and Spark's conditions are not Scala functions. `given` and `result` are the columns before and
+    after, as Java's StructType. If the part `explodes`, the last column of the result is an array (before the column
+    that shows whether a row passes). `steps` are the expressions of the projections, each with the columns before it.
     """
 
     projections: Sequence[Any]
@@ -91,13 +95,16 @@ class _Part:
     result_schema: pa.Schema
 
     def rows(self, session: SparkSession, batch: pa.RecordBatch) -> pa.Table:
-        """Return the rows that pass, one for each item of their arrays if it explodes."""
+        """Return the rows that pass the filter.
+
+        If the part explodes arrays, return one row for each item of the arrays.
+        """
         given = rows_from_arrow(session, batch, self.given)
         try:
             selected = reduce(lambda rows, projection: rows.map(projection), self.projections, given)
             table = rows_to_arrow(session, selected, self.result, self.result_schema)
         except Exception:
-            # Counting consumes the remaining rows, and so frees their memory.
+            # Counting consumes the remaining rows, which frees their memory.
             with suppress(Py4JError, PySparkException):
                 given.size()
             raise
@@ -106,17 +113,23 @@ class _Part:
         return exploded(table) if self.explodes else table
 
     def compiled(self, session: SparkSession) -> _Part:
-        """Return the part with projections that Spark compiled; one that it cannot compile stays interpreted."""
+        """Return the part with projections that Spark has compiled.
+
+        A projection that cannot be compiled stays interpreted.
+        """
         projection: Any = getattr(getattr(_expressions(session), "UnsafeProjection$"), "MODULE$")
         return replace(self, projections=[projection.create(*step) for step in self.steps])
 
 
 @dataclass(slots=True, kw_only=True)
 class LocalPlan:
-    """A selection from one table, as expressions that are evaluated over other rows. For one thread at a time.
+    """The optimized expressions of a selection from a table, which can be evaluated for later batches.
 
-    `given` and `result` are the columns before and after. `limit` is the number of bytes up to which Spark itself would
-    evaluate the selection in the driver. `evaluated` is the number of rows so far, until the parts are compiled.
+    Only one thread may use it at a time.
+
+    `given` are the columns of the table, `result` the columns of the selection. `limit` is the number of bytes up to
+    which Spark itself would evaluate the selection in the driver. `evaluated` is the number of rows that were evaluated
+    so far; None after Spark has compiled the parts.
     """
 
     session: SparkSession
@@ -128,10 +141,12 @@ class LocalPlan:
 
     @classmethod
     def of(cls, table: DataFrame, selection: DataFrame) -> LocalPlan | None:
-        """Keep the plan of a selection from a table that Spark does not evaluate while it plans.
+        """Return the plan of a selection from a table; None if the plan cannot be kept.
 
-        None if the plan is more than projections, one filter before them, and arrays that are exploded between them.
-        Raises Py4JError or TypeError if Spark's internals are not as expected.
+        The table must not be a LocalRelation: Spark would evaluate the selection while it plans. A plan can be kept if
+        each of its parts has only projections, and at most one filter before them. Two parts are separated by an
+        explode of an array. No plan can be kept if Spark encrypts its files. Raises Py4JError or TypeError if Spark's
+        internals are not as expected.
         """
         session = selection.sparkSession
         parts = _parts(session, selection)
@@ -146,11 +161,11 @@ class LocalPlan:
         )
 
     def takes(self, batch: pa.RecordBatch) -> bool:
-        """Return whether the batch is small enough, and Spark can read its columns without a conversion."""
+        """Return whether the batch is small enough, and has columns that Spark can read without a conversion."""
         return bool(batch.nbytes <= self.limit and batch.schema.types == self.given.types)
 
     def rows(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the selection from a batch.
+        """Return the selection evaluated for a batch.
 
         Raises Spark's error for a row that an expression refuses, even if a filter drops it.
         """
@@ -169,7 +184,7 @@ class LocalPlan:
 
 
 def exploded(table: pa.Table) -> pa.Table:
-    """Return a row for each item of the arrays in the last column, with the item in its place."""
+    """Return one row for each item of the arrays in the last column. The item replaces the array."""
     arrays = table.columns[-1].combine_chunks()
     rows, items = pc.list_parent_indices(arrays), pc.list_flatten(arrays)
     kept = table.select(range(table.num_columns - 1)).take(rows)
@@ -177,7 +192,10 @@ def exploded(table: pa.Table) -> pa.Table:
 
 
 def _parts(session: SparkSession, selection: DataFrame) -> list[_Part] | None:
-    """The parts of a plan, in their order; each but the last one ends with an array. None for any other plan."""
+    """Return the parts of a plan, in order; None if the plan has steps of other kinds.
+
+    The last column of each part is an array, except for the last part.
+    """
     plan = selection._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
     parts: list[_Part] = []
     result = selection._jdf.schema()  # noqa: SLF001 - likewise
@@ -200,7 +218,7 @@ def _parts(session: SparkSession, selection: DataFrame) -> list[_Part] | None:
 
 
 def is_explode(plan: Any) -> bool:
-    """Whether a step of a plan makes a row of each item of an array, and nothing of an empty one."""
+    """Whether a step of a plan makes one row of each item of an array, and no row of an empty array."""
     if plan.nodeName() != "Generate" or plan.outer():
         return False
     array = plan.generator().child().dataType().getClass().getSimpleName()
@@ -208,7 +226,7 @@ def is_explode(plan: Any) -> bool:
 
 
 def struct_of(session: SparkSession, attributes: Any) -> Any:
-    """Return the columns that attributes of a plan are, as Java's StructType."""
+    """Return the columns of a plan's attributes as Java's StructType."""
     jvm: Any = session._jvm  # noqa: SLF001 - types are the JVM's
     return jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.fromAttributes(attributes)
 
@@ -216,14 +234,17 @@ def struct_of(session: SparkSession, attributes: Any) -> Any:
 def _part(
     session: SparkSession, columns: Any, steps: Sequence[tuple[Any, Any]], passes: Any, result: Any, *, explodes: bool
 ) -> _Part:
-    """Steps from `columns` to `result`: the expressions of each, and the columns that they are."""
+    """Return the part that leads from `columns` to `result`.
+
+    Each of the `steps` is a pair: its expressions, and the columns that result from them.
+    """
     catalyst = _expressions(session)
     given, filters = struct_of(session, columns), passes is not None
     boolean = passes.dataType() if filters else None
     complete = []
-    for expressions, made in steps or [(columns, columns)]:
+    for expressions, output_columns in steps or [(columns, columns)]:
         complete.append((expressions.appended(passes) if filters else expressions, columns))
-        columns = made
+        columns = output_columns
         passes = catalyst.BoundReference(expressions.size(), boolean, True) if filters else None
     schema = arrow_schema(StructType.fromJson(json.loads(result.json())))
     if filters:
@@ -238,7 +259,7 @@ def _expressions(session: SparkSession) -> Any:
 
 
 def settings_hash(session: SparkSession) -> int:
-    """A number that changes with the session's settings, on which plans depend."""
+    """A number that changes when the session's settings change, because plans depend on the settings."""
     return int(_settings(session).hashCode())
 
 
@@ -262,5 +283,5 @@ def _set_active(session: SparkSession) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return Arrow's types for the columns."""
+    """Return the Arrow schema for the columns."""
     return to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone=TIME_ZONE)

@@ -1,8 +1,9 @@
-"""Rows that Catalyst's optimizer has computed already, taken from the JVM without a Spark job.
+"""Takes rows that Catalyst's optimizer has already computed from the JVM, without a Spark job.
 
-A small Arrow table becomes a LocalRelation in Spark, and the optimizer folds a select of deterministic expressions over
-it into another one (its rule ConvertToLocalRelation). Its rows are in the driver's JVM when the plan is made. `toArrow`
-still runs a job for them, which takes several times as long as everything else in a small batch.
+A small Arrow table becomes a LocalRelation in Spark. If deterministic expressions select from it, the optimizer
+computes the result as another LocalRelation (its rule ConvertToLocalRelation). So the planned query already has its
+rows in the driver's JVM. `toArrow` would still run a job for them, which takes several times as long as all other work
+on a small batch.
 
 If Spark's internals are not as expected, `local_rows` returns None, and the caller runs the job.
 """
@@ -22,7 +23,7 @@ _FOLDED: Final = "LocalTableScan"
 
 
 def local_rows(frame: DataFrame) -> pa.Table | None:
-    """Return the result of `frame.toArrow()`, or None if that needs a job or Spark's internals are not as expected.
+    """Return the result of `frame.toArrow()`, or None if it needs a job or if Spark's internals are not as expected.
 
     Raises Spark's errors for the plan, and for a row that an expression refuses.
     """

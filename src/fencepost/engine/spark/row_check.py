@@ -1,10 +1,11 @@
-"""Finds all rows of a batch that a chain of expressions refuses, each with its error, in one pass of the driver's JVM.
+"""Finds all rows of a batch that a chain of expressions refuses, each with its error, in one pass in the driver's JVM.
 
-Where arrays are exploded there is a pass before and one over their items: a row is refused if one of its items is.
+If arrays are exploded, there is one pass before the explosion and one over the items: a row is refused if one of its
+items is refused.
 
-With bisection each refused row costs some attempts, and each attempt plans and evaluates rows anew. Here the
-expressions that Spark's optimizer made are evaluated row by row, and after an error the pass goes on with the next row. A
-class of Java does that: for Python each error would be tens of calls of the JVM.
+With bisection, each refused row costs several attempts, and each attempt plans and evaluates rows anew. Here the
+expressions that Spark's optimizer made are evaluated row by row, and after an error the pass continues with the next
+row. A Java class does that, because for Python each error would mean tens of calls to the JVM.
 """
 
 from __future__ import annotations
@@ -33,42 +34,45 @@ from fencepost.engine.spark.known_plans import ARRAY, PASSES, arrow_schema, expl
 _NUMBER: Final = "__fencepost_number"
 
 _LARGEST: Final = 16 * 1024 * 1024
-"""The bytes of exploded rows up to which they are evaluated at once."""
+"""Exploded rows are evaluated at once only up to this number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """The expressions of a plan, in parts: between two of them, arrays are exploded."""
+    """The expressions of a plan, in parts. Arrays are exploded between two parts."""
 
     parts: Sequence[_Part]
 
     @classmethod
     def of(cls, selection: DataFrame, table: DataFrame) -> RowCheck | None:
-        """Return the check for a selection from a table that Spark does not evaluate while it plans.
+        """Return the check for a selection from a table; None if the plan cannot be checked in this way.
 
-        None if the plan is of other rows, or more than projections, filters and arrays that are exploded.
+        The table must not be a LocalRelation: Spark would evaluate the selection while it plans. The plan must not read
+        rows of another table, and must have only projections, filters and explodes of arrays. Spark must not encrypt
+        its files.
         """
         session = selection.sparkSession
         plan = selection._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
         parts: list[_Part] = []
-        above: Any = None
+        explode_node: Any = None
         while True:
             steps: list[Any] = []
             while plan.nodeName() in ("Project", "Filter"):
                 steps.insert(0, plan)
                 plan = plan.child()
-            parts.insert(0, _Part.of(session, plan.output(), steps, above))
+            parts.insert(0, _Part.of(session, plan.output(), steps, explode_node))
             if plan.children().isEmpty():
                 of_table = plan.output().equals(table._jdf.queryExecution().analyzed().output())  # noqa: SLF001 - see above
                 return cls(parts) if of_table and may_use_files(session) else None
             if not is_explode(plan):
                 return None
-            above, plan = plan, plan.child()
+            explode_node, plan = plan, plan.child()
 
     def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]]:
-        """Return the positions of the rows that are refused, in order, each with a SparkDataError.
+        """Return the positions of the refused rows, in order, each with a SparkDataError.
 
-        None are returned if exploded arrays would need much memory, or an error may not be one of a row: bisection tells.
+        The result is empty if exploded arrays would need much memory, or if an error may not be caused by a row. Then
+        bisection is needed.
         """
         found: dict[int, Exception] = {}
         origins = np.arange(batch.num_rows)
@@ -93,10 +97,13 @@ class RowCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Expressions as functions of Scala from row to row, one after the other. `given` are the columns, as Java's StructType.
+    """Expressions as Scala functions from row to row, one after the other.
 
-    `projections` makes these functions. After an error those that are `stateful` may refuse any row: a map's expression
-    keeps the keys of the row that it refused. `exploded` are the columns of the result if its array is exploded.
+    `given` are the columns, as Java's StructType.
+
+    `projections` creates these functions. If they are `stateful`, they may refuse any row after an error: for example,
+    a map expression keeps the keys of the row that it refused. `exploded` are the columns of the result if it has an
+    array that is exploded.
     """
 
     session: SparkSession
@@ -106,36 +113,42 @@ class _Part:
     exploded: Any
 
     @classmethod
-    def of(cls, session: SparkSession, columns: Any, plans: Sequence[Any], above: Any) -> _Part:
-        """Return the part of some plans, from the lowest one on. `above` is the one that explodes its array, None for none."""
+    def of(cls, session: SparkSession, columns: Any, plans: Sequence[Any], explode_node: Any) -> _Part:
+        """Return the part for neighbouring nodes of a plan, given from the lowest to the highest node.
+
+        `explode_node` is the node that explodes the part's array, None if there is no such node.
+        """
         steps = [_Step(_items(plan.expressions()), plan.output(), plan.nodeName() == "Filter") for plan in plans]
         exploded: Any = None
-        if above is not None:
-            kept, array = above.requiredChildOutput(), above.generator().child()
+        if explode_node is not None:
+            kept, array = explode_node.requiredChildOutput(), explode_node.generator().child()
             steps.append(_Step([*_items(kept), array], kept, filters=False))
             exploded = struct_of(session, kept).add(ARRAY, array.dataType(), True).add(_NUMBER, "long")
             if any(step.filters for step in steps):
                 exploded = exploded.add(PASSES, "boolean")
         identity = session._jvm.java.lang.System.identityHashCode  # type: ignore[union-attr]  # noqa: SLF001 - objects are the JVM's
-        made = (one for step in steps for one in step.expressions)
-        stateful = any(identity(one) != identity(one.freshCopyIfContainsStatefulExpression()) for one in made)
+        expressions = (one for step in steps for one in step.expressions)
+        stateful = any(identity(one) != identity(one.freshCopyIfContainsStatefulExpression()) for one in expressions)
         given = struct_of(session, columns).add(_NUMBER, "long")
         return cls(session, partial(_projections, session, columns, steps), stateful, given, exploded)
 
     def refused(self, batch: pa.RecordBatch) -> list[tuple[int, Exception]] | None:
-        """Return the positions of the rows that are refused, in order, each with a SparkDataError.
+        """Return the positions of the refused rows, in order, each with a SparkDataError.
 
-        None if an error may not be one of a row.
+        The result is None if an error may have another cause than a row.
         """
         with self._numbered(batch) as rows:
             return self._refused(rows, batch)
 
     def arrays(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return rows up to their explosion, without those that a filter drops: the last columns are position and array."""
+        """Return the rows before their explosion, without rows that a filter drops.
+
+        The last columns are position and array.
+        """
         with self._numbered(batch) as rows:
             schema = arrow_schema(StructType.fromJson(json.loads(self.exploded.json())))
-            made = reduce(lambda found, projection: found.map(projection), self.projections(), rows)
-            table = rows_to_arrow(self.session, made, self.exploded, schema)
+            projected = reduce(lambda found, projection: found.map(projection), self.projections(), rows)
+            table = rows_to_arrow(self.session, projected, self.exploded, schema)
         if PASSES in table.schema.names:
             table = table.filter(table[PASSES]).drop_columns([PASSES])
         others = [name for name in range(table.num_columns) if table.schema.names[name] != ARRAY]
@@ -149,7 +162,7 @@ class _Part:
         try:
             yield rows
         finally:
-            # Counting consumes the remaining rows, and so frees their memory.
+            # Counting consumes the remaining rows, which frees their memory.
             with suppress(Py4JError, PySparkException):
                 rows.size()
 
@@ -169,7 +182,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A projection or a filter: its expressions, and the columns that they make."""
+    """A projection or a filter: its expressions, and the columns that result from them."""
 
     expressions: Sequence[Any]
     output: Any
@@ -177,14 +190,14 @@ class _Step:
 
 
 def _exploded_bytes(table: pa.Table) -> int:
-    """About how many bytes rows will have once the arrays in their last column are exploded: each item gets a whole row."""
+    """The approximate size in bytes after explosion of the arrays in the last column: each item gets a whole row."""
     counts = pc.fill_null(pc.list_value_length(table.columns[-1]), 0).to_pylist()
     kept = table.select(range(table.num_columns - 1))
     return int(sum(count * kept.slice(row, 1).nbytes for row, count in enumerate(counts)) + table.nbytes)
 
 
 def _items_of(table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return a row for each item of the arrays in the last column, and the rows' numbers, from the column before it."""
+    """Return one row for each item of the arrays in the last column, and the row numbers from the column before it."""
     table = exploded(table)
     number = table.num_columns - 2
     items = table.remove_column(number)
@@ -194,7 +207,7 @@ def _items_of(table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
 
 @lru_cache(maxsize=1)
 def _java(session: SparkSession) -> Any:
-    """Return a RefusedRows of the driver's JVM, compiled there."""
+    """Return an instance of the Java class RefusedRows, which is compiled in the driver's JVM."""
     jvm: Any = session._jvm  # noqa: SLF001 - rows are the JVM's
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.cook((files("fencepost.engine.spark") / "RefusedRows.java").read_text())
@@ -202,9 +215,10 @@ def _java(session: SparkSession) -> Any:
 
 
 def _projections(session: SparkSession, columns: Any, steps: Sequence[_Step]) -> list[Any]:
-    """The steps of a plan, from its table on, as projections. A row that a filter drops is not evaluated by later ones.
+    """The steps of a plan as projections, starting at the plan's table.
 
-    Behind the columns each row has its number, and after a filter whether it passes.
+    Later steps do not evaluate rows that a filter drops. Each row has additional last columns: its number, and after a
+    filter whether the row passes.
     """
     jvm: Any = session._jvm  # noqa: SLF001 - expressions are the JVM's
     catalyst: Any = jvm.org.apache.spark.sql.catalyst.expressions
@@ -215,14 +229,18 @@ def _projections(session: SparkSession, columns: Any, steps: Sequence[_Step]) ->
     found = []
     for step in steps:
         number = catalyst.BoundReference(columns.size(), long, False)
-        made = [one.freshCopyIfContainsStatefulExpression() for one in step.expressions]
+        expressions = [one.freshCopyIfContainsStatefulExpression() for one in step.expressions]
         if passes is not None:
-            made = [catalyst.If(passes, _content(one), catalyst.Literal(None, one.dataType())) for one in made]
+            expressions = [
+                catalyst.If(passes, _content(one), catalyst.Literal(None, one.dataType())) for one in expressions
+            ]
         if step.filters:
-            made = [*_items(columns), number, *made]
+            expressions = [*_items(columns), number, *expressions]
         else:
-            made = [*made, number, *([] if passes is None else [passes])]
-        found.append(catalyst.InterpretedProjection(jvm.org.apache.spark.api.python.PythonUtils.toSeq(made), columns))
+            expressions = [*expressions, number, *([] if passes is None else [passes])]
+        found.append(
+            catalyst.InterpretedProjection(jvm.org.apache.spark.api.python.PythonUtils.toSeq(expressions), columns)
+        )
         found[-1].initialize(0)
         columns = step.output
         if step.filters or passes is not None:

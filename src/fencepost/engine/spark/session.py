@@ -1,6 +1,6 @@
-"""The Spark session of a worker: started when it is first needed, completely removed when it is stopped.
+"""The Spark session of a worker. It is started when first needed, and completely removed when stopped.
 
-Its settings are in `session_settings`.
+The session's settings are in `session_settings`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -35,9 +35,10 @@ from fencepost.engine.spark.session_settings import REQUIRED, check_settings, is
 logger = logging.getLogger(__name__)
 
 _LAUNCH: Final = threading.Lock()
+"""This lock is held while a session starts or ends, because pyspark keeps only one session, even if its JVM is dead."""
 
 _STARTING_SECONDS: Final = 2.0
-"""How long a stop waits for a start in progress."""
+"""How long `stop` waits for a start that is in progress."""
 
 _VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 _SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -58,7 +59,7 @@ exec '{java}' "$@"
 
 
 def _check_foreign(context: SparkContext) -> None:
-    # Not `getConf`, which adds the JVM's defaults.
+    # `getConf` is not used, because it adds the JVM's defaults.
     configuration = context._jsc.sc().conf()  # noqa: SLF001 - see above
     try:
         check_settings({name: configuration.get(name) for name in REQUIRED if configuration.contains(name)})
@@ -71,11 +72,11 @@ def _check_foreign(context: SparkContext) -> None:
 
 
 class LazySession:
-    """Starts a session at its first use. Safe to use from several threads.
+    """Starts a session when it is first needed. Several threads may use it.
 
-    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end. A
-    started session is stopped at the latest when the interpreter ends: otherwise running jobs would report lost
-    connections.
+    If a program that embeds fencepost has a SparkContext, this class uses it, and does not stop it at the end. A
+    session that was started here is stopped at the latest when the interpreter ends: otherwise running jobs would
+    report lost connections.
     """
 
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
@@ -83,11 +84,13 @@ class LazySession:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
         self._owned = False
+        # pyspark's connection to the JVM that was started here last.
+        self._gateway: object = None
         self._local = is_local(self._settings)
         self._background = BackgroundStart(self.get)
         self._sockets = sockets.SocketFolder()
         self._stop_due = threading.Event()
-        """Set by a stop that came while a session was being started: who starts it ends it."""
+        """Set by `stop` while a session is starting: the thread that starts the session then ends it."""
 
     @property
     def started(self) -> bool:
@@ -95,27 +98,21 @@ class LazySession:
         return self._session is not None
 
     def get(self) -> SparkSession:
-        """The session, another one if it was stopped or its JVM died.
+        """The session. If it was stopped, or if its JVM died, another session is started.
 
-        Raises SparkStartError, or JavaNotFoundError without a Java.
+        Raises SparkStartError, or JavaNotFoundError if there is no Java.
         """
         with self._lock:
-            if self._session is not None and self._jvm_died():
-                logger.warning("The JVM of Spark has died: another one is started")
-                _forget(self._session)
-                self._session = None
-            elif self._session is not None and _is_stopped(self._session):
-                logger.warning(
-                    "The Spark session was stopped, by a connector that called stop() or by Spark itself: another one "
-                    "is started. All tasks of a worker share the session, so no connector may stop it"
-                )
-                _discard(self._session)
+            if self._session is not None and self._is_lost(self._session):
+                with _LAUNCH:
+                    _discard(self._session)
                 self._session = None
             if self._session is None:
                 try:
                     self._session = self._start()
                 except BaseException:
-                    # There is nothing to end for a stop that came meanwhile, and a later start is not its concern.
+                    # The start has failed, so a `stop` that was called meanwhile has nothing to end, and must not end a
+                    # later start.
                     self._stop_due.clear()
                     raise
             session = self._session
@@ -125,41 +122,54 @@ class LazySession:
             return session
 
     def ready(self, *, start: bool) -> bool:
-        """Return whether a job would start at once. If not, `start` Spark in the background, or leave it.
+        """Return whether a job could start at once. If not, and if `start` is true, start Spark in the background.
 
-        Always true with a master that is not local: only its executors may be able to read the job's input.
+        Always True if the master is not local, because then only executors may be able to read the job's input.
         """
         if not self._local:
             return True
         if self._session is not None and not self._jvm_died():
-            # A job would wait for the first one.
+            # While the first job runs, another job would wait for it.
             return not self._background.under_way
         if start:
             self.warm_up()
+        return False
+
+    def _is_lost(self, session: SparkSession) -> bool:
+        """Whether the session cannot be used any more. A warning says why."""
+        if self._jvm_died():
+            logger.warning("The JVM of Spark has died: another one is started")
+            return True
+        if _is_stopped(session):
+            logger.warning(
+                "The Spark session was stopped, by a connector that called stop() or by Spark itself: another one "
+                "is started. All tasks of a worker share the session, so no connector may stop it"
+            )
+            return True
         return False
 
     def _jvm_died(self) -> bool:
         return self._owned and not _jvm_runs()
 
     def warm_up(self, quiet: Callable[[], bool] | None = None) -> None:
-        """Start the session in the background, and run a first job, unless that is under way or failed recently.
+        """Start the session in the background, and run a first job, unless Spark starts or a start failed recently.
 
-        With `quiet` it waits until that returns True. A failure is logged, and raised again by `get`.
+        With `quiet` the start waits until `quiet` returns True. A failure is logged, and is raised again by `get`.
         """
         if self._session is None or self._jvm_died():
             self._background.begin(quiet)
 
     def stop(self) -> None:
-        """End the session, its JVM and its Python workers. A later `get` starts another one.
+        """End the session, its JVM and its Python workers. A later call of `get` starts another session.
 
-        A session that is still being started is ended once it has started, or with this process.
+        A session that is still starting is ended as soon as it has started, or when this process ends.
         """
         self._background.expect_failure()
         if not self._lock.acquire(timeout=_STARTING_SECONDS):
             self._stop_due.set()
-            # The start may have ended just before that.
+            # The start may have ended just before `_stop_due` was set.
             if not self._lock.acquire(blocking=False):
-                logger.debug("Spark is still starting: this does not wait for it, and it ends once it has started")
+                logger.debug("Spark is still starting. It is ended as soon as it has started; nobody waits for that")
                 return
         try:
             self._end()
@@ -169,18 +179,24 @@ class LazySession:
     def _end(self) -> None:
         self._stop_due.clear()
         session, self._session = self._session, None
-        if session is not None and self._owned:
-            atexit.unregister(self._stop_at_exit)
-            _stop(session)
+        if session is None or not self._owned:
+            self._sockets.remove()
+            return
+        with _LAUNCH:
+            self._close(session)
+
+    def _close(self, session: SparkSession) -> None:
+        atexit.unregister(self._stop_at_exit)
+        _stop(session)
         self._sockets.remove()
 
     def _stop_at_exit(self, started_by: int) -> None:
-        # A process that was forked from this one has the same connections to the JVM.
+        # A process that was forked from this one shares its connections to the JVM, and must not stop the session.
         if os.getpid() == started_by:
             self.stop()
 
     def _start(self) -> SparkSession:
-        """Start on a separate thread: on the main thread pyspark would replace the handler of SIGINT."""
+        """Start Spark on a separate thread. On the main thread, pyspark would replace the handler of SIGINT."""
         outcome: list[SparkSession | BaseException] = []
 
         def start() -> None:
@@ -189,7 +205,8 @@ class LazySession:
             except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
                 outcome.append(error)
 
-        # A daemon: a worker that ends does not wait for a JVM that may never start. The JVM ends with the worker.
+        # The thread is a daemon: a worker that ends does not wait for a JVM that may never start. The JVM ends with the
+        # worker.
         thread = threading.Thread(target=start, name="spark-start", daemon=True)
         thread.start()
         thread.join()
@@ -200,53 +217,76 @@ class LazySession:
 
     def _open(self) -> SparkSession:
         _read_no_traces()
-        existing = SparkContext._active_spark_context  # noqa: SLF001 - the only way to ask without creating one
-        self._owned = existing is None
-        if existing is not None:
-            _check_foreign(existing)
-            return SparkSession.builder.getOrCreate()
+        with _LAUNCH:
+            existing = SparkContext._active_spark_context  # noqa: SLF001 - the only way to ask without creating one
+            if existing is not None and not _jvm_runs():
+                logger.warning("The JVM of this program's Spark session has died: another one is started")
+                _forget(existing)
+                existing = None
+            self._owned = existing is None
+            if existing is not None:
+                _check_foreign(existing)
+                return SparkSession.builder.getOrCreate()
+            if self._stop_due.is_set():
+                raise SparkStartError("Spark was stopped before it started")
+            session = self._create()
+            # A connector may have started a session meanwhile. Then `session` is the connector's session.
+            _check_foreign(session.sparkContext)
+            if self._stop_due.is_set():
+                # The session is closed at once. Otherwise another LazySession might mistake it for an embedding
+                # program's session.
+                self._close(session)
+                raise SparkStartError("Spark was stopped while it started")
+            return session
+
+    def _create(self) -> SparkSession:
         java = find_java()
-        with _LAUNCH, _environment(java, self._settings):
+        with _environment(java, self._settings):
             _quiet_query_errors()
             settings = self._settings | self._sockets.settings(self._settings)
             builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](settings))
+            # A program that embeds fencepost may have a JVM without a session. If the JVM has died, it cannot be used.
+            if not _jvm_runs():
+                _end_jvm()
+            gateway = SparkContext._gateway  # noqa: SLF001 - as in `_jvm_runs`
+            own_jvm = gateway is None or gateway is self._gateway
             try:
                 session = builder.getOrCreate()
             except Exception as error:
-                # Before its JVM ends, which knows the causes.
+                # The failure is read before the JVM is ended, because only the JVM knows the causes.
                 failure = JobFailure.of(error)
-                _end_jvm()
+                if own_jvm:
+                    _end_jvm()
                 self._sockets.remove()
                 raise SparkStartError(
                     f"Spark did not start with master {self._settings['spark.master']}: {failure.one_line}. "
                     "Check the spark.* settings and the messages of the JVM above"
                 ) from error
-            atexit.unregister(self._stop_at_exit)
-            atexit.register(self._stop_at_exit, os.getpid())
-        # A connector may have started one in the meantime, which is then the one that there is.
-        _check_foreign(session.sparkContext)
+        self._gateway = SparkContext._gateway if own_jvm else None  # noqa: SLF001 - as above
+        atexit.unregister(self._stop_at_exit)
+        atexit.register(self._stop_at_exit, os.getpid())
         return session
 
 
 def _read_no_traces() -> None:
-    """Prevent pyspark from opening files that are named in an error's text if that looks like a Python trace.
+    """Prevent pyspark from opening files that are named in an error's text, if the text looks like a Python trace.
 
-    The text may quote data, and data may name an endless file, or a pipe without a writer.
+    The text may quote data, and the data may name an endless file, or a pipe without a writer.
     """
     setattr(captured, "recover_python_exception", lambda error: error)  # noqa: B010 - pyspark has no setting for it
 
 
 def _quiet_query_errors() -> None:
-    """Prevent pyspark from printing each SQL error as JSON on stderr: it raises them as well."""
+    """Prevent pyspark from printing each SQL error as JSON on stderr: pyspark also raises these errors."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set the environment variables of pyspark's launcher, while it launches.
+    """Within this context, set the environment variables that pyspark's launcher needs.
 
-    PYSPARK_PYTHON stays: pyspark reads it again later.
+    PYSPARK_PYTHON stays set, because pyspark reads it again later.
     """
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     with tempfile.TemporaryDirectory(prefix="fencepost-java-") as home:
@@ -263,7 +303,7 @@ def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def make_java_home(java: Java, folder: Path) -> str:
-    """Create a JAVA_HOME in `folder` with which Spark's launchers start `java`; returns it."""
+    """Create a JAVA_HOME in `folder` with which Spark's launchers start `java`. Return its path."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     dropped = [_VECTOR_MODULE] if java.version <= _LAST_WITH_SECURITY_ACTION else [_VECTOR_MODULE, _SECURITY_ACTION]
@@ -275,20 +315,40 @@ def make_java_home(java: Java, folder: Path) -> str:
 
 
 def _stop(session: SparkSession) -> None:
-    """Stop the session and then its JVM, which pyspark would keep until the interpreter ends."""
+    """Stop the session and then its JVM, which pyspark would otherwise keep until the interpreter ends."""
+    if _is_replaced(session):
+        _close_accumulators(session.sparkContext)
+        return
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+            _silence_accumulators(session.sparkContext)
             session.stop()
     except (Py4JError, OSError):
-        # A signal that was sent to the whole process group has ended the JVM as well.
-        _forget(session)
+        # A signal that was sent to the whole process group has ended the JVM, too.
+        _forget(session.sparkContext)
     else:
         _end_jvm()
 
 
+def _silence_accumulators(context: SparkContext) -> None:
+    """Prevent pyspark and the JVM from logging errors about accumulator updates that a stop interrupts.
+
+    Each job sends such updates to pyspark, even the first job. A stop interrupts Spark's scheduler. If the scheduler is
+    waiting for pyspark to take an update, the interruption closes the socket between them.
+    """
+    server: Any = context._accumulatorServer  # noqa: SLF001 - a thread and a socket of this process
+    if server is None:
+        # The session was stopped already, by a connector or its program.
+        return
+    server.handle_error = lambda *_: None
+    jvm: Any = context._jvm  # noqa: SLF001 - pyspark can only set the level of the root logger
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.spark.scheduler.DAGScheduler", log4j.Level.OFF)
+
+
 def _is_stopped(session: SparkSession) -> bool:
-    """Whether the session's SparkContext has ended while the JVM may run on."""
+    """Whether the session's SparkContext has ended, although the JVM may still run."""
     context = session.sparkContext._jsc  # noqa: SLF001 - pyspark has no public way to ask
     try:
         return context is None or bool(context.sc().isStopped())
@@ -297,11 +357,25 @@ def _is_stopped(session: SparkSession) -> bool:
 
 
 def _discard(session: SparkSession) -> None:
-    """Make pyspark and the JVM forget a session that was stopped, so that another one can be made in the same JVM."""
-    try:
-        session.stop()
-    except (Py4JError, OSError):
-        _forget(session)
+    """Make pyspark and the JVM forget a session that was stopped, or whose JVM died, so that another one can be created.
+
+    A later session of this process, which a program or a connector has started, is left alone, and so is its JVM.
+    """
+    if not _jvm_runs():
+        _forget(session.sparkContext)
+    elif SparkContext._active_spark_context is session.sparkContext:  # noqa: SLF001 - as in `_open`
+        try:
+            session.stop()
+        except (Py4JError, OSError):
+            _forget(session.sparkContext)
+    else:
+        _close_accumulators(session.sparkContext)
+
+
+def _is_replaced(session: SparkSession) -> bool:
+    """Whether pyspark has another session by now. Then stopping `session` would end the other session, or its JVM."""
+    active = SparkContext._active_spark_context  # noqa: SLF001 - as in `_open`
+    return active not in {None, session.sparkContext} and _jvm_runs()
 
 
 def _jvm_runs() -> bool:
@@ -309,14 +383,18 @@ def _jvm_runs() -> bool:
     return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
 
 
-def _forget(session: SparkSession) -> None:
-    """Make pyspark forget a session whose JVM is gone; `stop` would want to talk to it."""
-    accumulators = session.sparkContext._accumulatorServer  # noqa: SLF001 - a thread and a socket of this process
-    if accumulators is not None:
-        accumulators.shutdown()
+def _forget(context: SparkContext) -> None:
+    """Make pyspark forget a session whose JVM is gone. `stop` is not used, because it would call the JVM."""
+    _close_accumulators(context)
     SparkContext._active_spark_context = None  # noqa: SLF001 - so that another session is made
     SparkSession._instantiatedSession = None  # noqa: SLF001 - likewise
     _end_jvm()
+
+
+def _close_accumulators(context: SparkContext) -> None:
+    accumulators = context._accumulatorServer  # noqa: SLF001 - a thread and a socket of this process
+    if accumulators is not None:
+        accumulators.shutdown()
 
 
 def _end_jvm() -> None:

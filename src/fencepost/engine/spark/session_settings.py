@@ -1,7 +1,7 @@
 """The settings of a worker's Spark session.
 
-The user's `spark.*` settings override the defaults below, except for two that would let Spark write a batch twice; see
-`REQUIRED`. https://spark.apache.org/docs/latest/configuration.html.
+The user's `spark.*` settings override the defaults below, except for two settings that could make Spark write a batch
+twice; see `REQUIRED`. https://spark.apache.org/docs/latest/configuration.html.
 """
 
 from __future__ import annotations
@@ -15,43 +15,50 @@ from fencepost.api.errors import ConfigError
 from fencepost.engine.spark import sockets
 
 LOCAL_SLOTS_PER_CORE: Final = 8
-"""A local session has more task slots than cores, and no job takes more than `cores` of them (its parallelism): a long
-batch of one task leaves slots for the short ones of others, and the operating system schedules the cores."""
+"""A local session has more task slots than cores, and no job takes more than `cores` of them (its parallelism).
+
+So a large batch of one task leaves slots for small batches of other tasks, and the operating system schedules the
+cores.
+"""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.app.name": "fencepost",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Rows pass through Arrow batches and are never collected: a small heap does for files of any size.
+    # Rows pass through the JVM in Arrow batches and are never collected, so a small heap is enough for files of any
+    # size.
     "spark.driver.memory": "512m",
-    # Tasks of one worker share the session; each has a pool, so that none waits behind another's backlog.
+    # The tasks of one worker share the session. Each task has its own pool, so that no task waits behind another's
+    # backlog.
     "spark.scheduler.mode": "FAIR",
     # A write is never retried: the worker aborts the transaction and plans the batch again.
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
-    # A stage that lost the shuffle output of a decommissioned executor would run again without being counted.
+    # If true, a stage that lost shuffle output with a decommissioned executor would run again, uncounted as an attempt.
     "spark.stage.ignoreDecommissionFetchFailure": "false",
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
-    # Python workers, which Spark ends after 60 s without work, are forked with their imports done.
+    # Spark ends Python workers after 60 s without work. New workers are forked from a process that has done the
+    # imports.
     "spark.python.daemon.module": "fencepost.engine.spark.daemon",
-    # Call sites of DataFrame expressions: half of the calls to the JVM that a small batch with transforms takes.
+    # This switches off recording the call sites of DataFrame expressions, which takes half of the JVM calls of a small
+    # batch with transforms.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Connect's timestamps are UTC wherever they are shown as text.
+    # Connect shows timestamps as text in UTC.
     "spark.sql.session.timeZone": "UTC",
 }
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Spark would end the JVM, which all tasks share, for a row that takes too much of its stack or memory.
+    # By default Spark would end the JVM, which all tasks share, if a row takes too much stack or memory.
     "spark.executor.killOnFatalError.depth": "0",
-    # See sockets.py, which gives them a folder.
+    # sockets.py adds the setting for the folder of the sockets.
     sockets.ENABLED: "true",
 }
 
 
 class Required(NamedTuple):
-    """The value that a setting must have, Spark's own default, and why."""
+    """The value that a setting must have, Spark's own default for it, and the reason."""
 
     value: str
     default: str
@@ -66,7 +73,7 @@ REQUIRED: Final[Mapping[str, Required]] = {
         "1", "4", "a stage that runs again would write its records a second time"
     ),
 }
-"""Settings that must have one value, also in a session that another program created."""
+"""Settings that must have a certain value, also in a session that another program created."""
 
 
 def session_settings(
@@ -74,9 +81,9 @@ def session_settings(
 ) -> dict[str, str]:
     """The settings of a session: the defaults, overridden by the user's `spark.*`.
 
-    Raises ConfigError for forbidden ones.
+    Raises ConfigError for forbidden settings.
 
-    `import_path` are directories for the import path of Python workers, for connectors from `plugin.path`.
+    `import_path` are directories for the import path of Python workers. They contain connectors from `plugin.path`.
     """
     cores = cores or os.cpu_count() or 1
     merged = {"spark.master": f"local[{LOCAL_SLOTS_PER_CORE * cores}]", **DEFAULTS}
@@ -95,12 +102,12 @@ def session_settings(
 
 
 def is_local(settings: Mapping[str, str]) -> bool:
-    """Return whether the executors of a session are threads of this machine."""
+    """Return whether the executors of a session are threads on this machine."""
     return settings["spark.master"].startswith("local")
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Raise ConfigError if the settings of a session would let Spark write a batch twice."""
+    """Raise ConfigError if the settings of a session could make Spark write a batch twice."""
     for name, required in REQUIRED.items():
         value = settings.get(name, required.default)
         if value.strip().lower() != required.value:
@@ -111,6 +118,6 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def _quiet_logging() -> str:
-    # A URI: it is ASCII without spaces, at which Spark would split the options.
+    # The path is written as a URI, because that is ASCII without spaces: Spark would split the options at spaces.
     with resources.as_file(resources.files("fencepost.engine.spark").joinpath("log4j2.properties")) as file:
         return f"-Dlog4j2.configurationFile={file.absolute().as_uri()}"

@@ -1,10 +1,11 @@
 """Unix domain sockets between the JVM of a local session and Python.
 
-On TCP the answer of each job waits 40 ms for a delayed acknowledgement, as Spark writes it in two small parts. The sockets
-have no secret, so they are in a folder that only this user can enter.
+With TCP, the answer of each job waits 40 ms for a delayed acknowledgement, because Spark writes it in two small parts.
+Spark does not authenticate connections over Unix domain sockets, so the sockets are in a folder that only this user can
+enter.
 
-A process has its folder locked while it uses it. A lock ends with its process: the folder of one that was killed is
-removed when another process needs a folder.
+A process locks its folder while it uses the folder. A lock ends with its process: if a process was killed, its folder
+is removed when another process needs a folder.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ _FOLDER: Final = "spark.python.unix.domain.socket.dir"
 _PREFIX: Final = "fencepost-sockets-"
 _NAME: Final = len("/.") + len("01234567-89ab-cdef-0123-456789abcdef") + len(".sock")
 _LONGEST_PATH: Final = 103
-"""The bytes that the path of a socket may have on all systems."""
+"""The maximum number of bytes of a socket's path that all systems allow."""
 
 
 class SocketFolder:
-    """A folder for the sockets of one session at a time."""
+    """A folder for the sockets of a session. It serves one session at a time."""
 
     def __init__(self) -> None:
-        """Creates nothing."""
+        """Create the object, but no folder yet."""
         self._path: Path | None = None
         self._lock: int | None = None
-        """The descriptor that has the folder locked."""
+        """The descriptor that holds the lock of the folder."""
 
     def settings(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings to add to a session's.
+        """Return the settings to add to the settings of a session.
 
-        They name the folder, which is created, or say that TCP is used, as its path is too long or it cannot be locked.
+        The settings name the folder, which is created. If its path is too long, or if it cannot be locked, the settings
+        say that TCP is used.
         """
         if settings.get(ENABLED, "").strip().lower() != "true" or _FOLDER in settings:
             return {}
@@ -47,7 +49,7 @@ class SocketFolder:
         return {_FOLDER: str(self._path)}
 
     def remove(self) -> None:
-        """Remove the folder, if it exists, with the remains of a killed JVM."""
+        """Remove the folder, if it exists, and files of a killed JVM in it."""
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
@@ -56,7 +58,7 @@ class SocketFolder:
             self._lock = None
 
     def _create(self) -> bool:
-        """Create and lock a folder. Return whether there is one that sockets can be in."""
+        """Create and lock a folder. Return whether that succeeded, and the path is short enough for sockets."""
         _remove_abandoned(Path(tempfile.gettempdir()))
         while True:
             path = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -64,7 +66,7 @@ class SocketFolder:
                 path.rmdir()
                 return False
             lock = _locked(path, fcntl.LOCK_EX)
-            # Another process may have found it before it was locked.
+            # Another process may have found and removed the folder before it was locked.
             if path.exists():
                 self._path, self._lock = path, lock
                 break
@@ -76,7 +78,7 @@ class SocketFolder:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders of this user's processes that have ended without doing so."""
+    """Remove the folders of this user's processes that have ended without removing them."""
     for path in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if path.lstat().st_uid != os.getuid():
@@ -88,7 +90,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _locked(path: Path, operation: int) -> int | None:
-    """Return a descriptor of a folder that has it locked, None if it is locked elsewhere or cannot be."""
+    """Lock a folder, and return the descriptor that holds the lock; None if the folder cannot be locked now."""
     try:
         found = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -1,12 +1,13 @@
 """The rows of a SourceBatch that pass its transforms, if refused rows may be skipped or retried.
 
 A job that fails while it writes leaves records in the transaction, and it is unknown which of them are correct. So the
-transformed rows are computed before the first of them is written, and cached by Spark for the writers. Only if that fails,
-the batch's input rows are cached as well, numbered, and transformed by bisection until the refused rows are known. Where
-the driver can evaluate the transforms row by row, bisection ends at parts that it can hold.
+transformed rows are computed before the first of them is written, and Spark caches them for the writers. Only if that
+fails, the input rows are numbered and cached, too. Then bisection transforms parts of them, until the refused rows are
+known. If the driver can evaluate the transforms row by row, bisection ends at parts that the driver can hold.
 
-Transforms that may make several rows of one get the numbers, too, so that converters can skip all rows of one. The dead
-letters of executors have the number alone: the rows themselves, copied to each of theirs, may be much more than the batch.
+Transforms that may make several rows of one row also get the numbers, so that converters can skip all rows with the
+same number. Dead letters from executors contain only the number of the untransformed row: copies of the row in all of
+its dead letters might take much more space than the batch.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ from fencepost.engine.spark.transform import transform_frame
 _log: Final = logging.getLogger(__name__)
 
 _TOGETHER_BYTES: Final = 16 * 1024 * 1024
-"""About how many bytes of rows are brought to the driver to find the refused ones among them."""
+"""The approximate number of bytes of rows that are brought to the driver at once, to find refused rows among them."""
 
 _TOGETHER: Final = 50_000
-"""The maximum number of these rows."""
+"""The maximum number of rows that are brought to the driver at once."""
 
 _SAMPLE: Final = 1_000
-"""The number of rows whose size is measured for that."""
+"""The number of rows whose size is measured to estimate the size of a row."""
 
 _PARTITION_BITS: Final = 33
-"""Spark numbers the rows of each partition from the partition's index, shifted by this many bits."""
+"""The row numbers of a partition start at the partition's index, shifted left by this number of bits."""
 
 Running = Callable[[], AbstractContextManager[None]]
 Keep = Callable[[DataFrame], DataFrame]
@@ -69,10 +70,10 @@ Transformed = tuple[DataFrame, ColumnTypes]
 def passing_rows(
     frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin
 ) -> Iterator[Transformed | None]:
-    """Yield the transformed rows of a batch, computed and cached until the context ends; None if none passes.
+    """Yield the transformed rows of a batch, computed and cached until the context ends; None if no row passes.
 
-    `origin` returns a sentence on where a row is from, by the partition of the DataFrame and its number there.
-    Raises RecordRefusedError for a refused row unless that is tolerated, and other failures, including the errors of
+    `origin` returns a sentence about a row's origin, given the DataFrame's partition and the row's number in it.
+    Raises RecordRefusedError for a refused row unless that is tolerated. Raises other failures, including the errors of
     the batch's own DataFrame, as `running` converts them.
     """
     multiplies = errors.tolerates and pipeline.may_multiply
@@ -96,9 +97,9 @@ def passing_rows(
 
 
 def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, origin: Origin) -> None:
-    """Find the row that failed the job of a batch, which may not be skipped. Raises RecordRefusedError for it.
+    """Find the row that failed the job of a batch, if rows must not be skipped. Raises RecordRefusedError for that row.
 
-    Returns if there is none: the batch's own DataFrame may fail, or other rows be there now.
+    Returns if no row fails: the batch's own DataFrame may have failed, or may return other rows now.
     """
     try:
         with kept_frames() as keep:
@@ -113,7 +114,7 @@ def refuse_row(frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, runni
 
 @contextmanager
 def kept_frames() -> Iterator[Keep]:
-    """Yield a function that caches the computed rows of a DataFrame in Spark until the context ends."""
+    """Yield a function that caches a DataFrame's computed rows in Spark until the context ends."""
     kept: list[DataFrame] = []
 
     def keep(frame: DataFrame) -> DataFrame:
@@ -124,7 +125,7 @@ def kept_frames() -> Iterator[Keep]:
         yield keep
     finally:
         for frame in kept:
-            # A stopped session keeps nothing, and the error that stopped it must be reported.
+            # A stopped session has no cache any more, and the error that stopped it must be reported.
             with suppress(Py4JError, *WITHOUT_JVM):
                 frame.unpersist()
 
@@ -137,8 +138,39 @@ def _computed(transformed: Transformed, keep: Keep) -> Transformed:
 
 
 def _numbered(frame: DataFrame) -> DataFrame:
-    """Return the rows with the column ROW."""
+    """Return the rows with their numbers, in the column ROW."""
     return frame.withColumn(ROW, F.monotonically_increasing_id())
+
+
+class _CachedRows:
+    """The numbered rows of a batch, which Spark has cached, by their positions in the batch."""
+
+    def __init__(self, source: DataFrame, numbers: _Numbers, running: Running) -> None:
+        self._source, self._numbers, self._running = source, numbers, running
+        # The rows that were read last, and the position of the first one.
+        self._first, self._held = 0, pa.table({})
+
+    def between(self, start: int, stop: int) -> DataFrame:
+        """Return some of the rows, at least one."""
+        return self._source.where(F.col(ROW).between(self._numbers.at(start), self._numbers.at(stop - 1)))
+
+    def table(self, start: int, stop: int) -> pa.Table:
+        """Return the contents of some rows, in their order.
+
+        The handler requests the refused rows of a part one by one, and a job for each of these rows would take hours.
+        So rows within the last part that was read are not read again.
+        """
+        if not self._first <= start <= stop <= self._first + self._held.num_rows:
+            with self._running():
+                # `collect` is not used, because Spark pickles its rows.
+                rows = _nullable(self.between(start, stop).sort(ROW)).toArrow().combine_chunks()
+            self._first, self._held = start, rows
+        return self._held.slice(start - self._first, stop - start)
+
+    def only(self, kept: np.ndarray) -> DataFrame:
+        """Return the rows at these positions."""
+        refused = np.setdiff1d(np.arange(self._numbers.count), kept)
+        return _joined(self._source, [self._numbers.at(position) for position in refused.tolist()], "left_anti")
 
 
 def _isolated(
@@ -149,24 +181,12 @@ def _isolated(
         numbers = _Numbers.of(source)
         together = _together(source, numbers.count) if errors.tolerates else 0
 
-    def rows_between(start: int, stop: int) -> DataFrame:
-        return source.where(F.col(ROW).between(numbers.at(start), numbers.at(stop - 1)))
-
-    first, held = 0, pa.table({})
-
-    def table_of(start: int, stop: int) -> pa.Table:
-        # The refused rows of a part are asked for one by one once it was tried: a job for each would take hours.
-        nonlocal first, held
-        if not first <= start <= stop <= first + held.num_rows:
-            with running():
-                # Not `collect`: Spark pickles its rows.
-                first, held = start, _nullable(rows_between(start, stop).sort(ROW)).toArrow().combine_chunks()
-        return held.slice(start - first, stop - start)
+    batch = _CachedRows(source, numbers, running)
 
     def transform(start: int, stop: int) -> Sorted[None] | None:
-        part = table_of(start, stop) if 1 < stop - start <= together else None
+        part = batch.table(start, stop) if 1 < stop - start <= together else None
         with of_rows(), running():
-            transformed, _ = transform_frame(rows_between(start, stop).drop(ROW), pipeline)
+            transformed, _ = transform_frame(batch.between(start, stop).drop(ROW), pipeline)
             check = None if part is None else RowCheck.of(transformed, source)
             if check is not None and part is not None and (refused := check.refused(part.to_batches()[0])):
                 return Sorted(None, refused)
@@ -174,7 +194,7 @@ def _isolated(
         return None
 
     def contents(start: int, stop: int) -> Sequence[object]:
-        return contents_of(table_of(start, stop).drop_columns([ROW]))
+        return contents_of(batch.table(start, stop).drop_columns([ROW]))
 
     topic = pipeline.default_topic
     rows = StageRows(
@@ -189,18 +209,19 @@ def _isolated(
     passed, kept = errors.apply(rows, transform)
     if not passed:
         return None
-    left = source
-    if kept is not None:
-        refused = np.setdiff1d(np.arange(numbers.count), kept)
-        # Spark would evaluate filters of the transforms before the join, for refused rows as well, but not before a cache.
-        left = keep(_joined(source, [numbers.at(position) for position in refused.tolist()], "left_anti"))
+    # The rows are cached before the transforms: otherwise Spark would evaluate filters of the transforms before the join,
+    # and so for refused rows, too.
+    left = source if kept is None else keep(batch.only(kept))
     with running():
         given = left if errors.tolerates and pipeline.may_multiply else left.drop(ROW)
         return _computed(transform_frame(given, pipeline), keep)
 
 
 def _together(source: DataFrame, count: int) -> int:
-    """The number of rows of a cached DataFrame that the driver may hold at once, by their size in the cache and its first rows' size."""
+    """The number of rows of a cached DataFrame that the driver may hold at once.
+
+    The number depends on the rows' size in the cache, and on the size of the first rows.
+    """
     sample = _nullable(source.limit(_SAMPLE)).toArrow()
     cached = source.select("*")._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - pyspark shows no plan
     size = max(1, cached // max(1, count), sample.nbytes // max(1, sample.num_rows))
@@ -208,15 +229,18 @@ def _together(source: DataFrame, count: int) -> int:
 
 
 def _joined(source: DataFrame, numbers: Sequence[int], how: str) -> DataFrame:
-    """Return the rows with some numbers, or without, in their order: the numbers are sent to the rows, not the other way."""
+    """Return the rows with, or without, the given numbers, in order.
+
+    The join broadcasts the numbers, and moves no rows.
+    """
     given = source.sparkSession.createDataFrame(pa.table({ROW: pa.array(numbers, pa.int64())}))
     return source.join(F.broadcast(given), ROW, how)
 
 
 def _nullable(frame: DataFrame) -> DataFrame:
-    """Return the rows with types in which everything may be null.
+    """Return the rows with types in which all values may be null.
 
-    Arrow refuses to convert a null struct with a required field, because that field's array has a null, too.
+    Arrow refuses to convert a null struct with a required field, because the field's array contains a null there.
     """
     schema = frame.schema.toNullable()
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema))
@@ -224,7 +248,7 @@ def _nullable(frame: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """The numbers that Spark gave to rows, by their position among all rows of all partitions."""
+    """The numbers that Spark gave to rows, by the rows' positions among all rows of all partitions."""
 
     partitions: Sequence[int]
     ends: Sequence[int]
@@ -241,7 +265,7 @@ class _Numbers:
         return self.ends[-1] if self.ends else 0
 
     def at(self, position: int) -> int:
-        """The number of the row at a position."""
+        """The number of the row at this position."""
         index = bisect_right(self.ends, position)
         first = self.ends[index - 1] if index else 0
         return (self.partitions[index] << _PARTITION_BITS) + position - first

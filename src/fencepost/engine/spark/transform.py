@@ -1,4 +1,4 @@
-"""Transforms run on Spark's DataFrames: how batches become one, and how their records come back."""
+"""Runs transforms on Spark's DataFrames: converts batches to a DataFrame, and the DataFrame back to records."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """The columns selected from a group's transformed records. `structured` columns are JSON texts."""
+    """The columns that are selected from a group's transformed records. The `structured` columns are JSON texts."""
 
     frame: DataFrame
     types: ColumnTypes
     structured: Sequence[str]
 
     def batches(self, table: pa.Table) -> list[pa.RecordBatch]:
-        """The rows of the selection as Arrow batches for the converters."""
+        """The rows of the selection, as Arrow batches for the converters."""
         for name in self.structured:
             texts = [chunk.cast(pa.string()) for chunk in table[name].chunks]
             chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk) for chunk in texts]
@@ -70,16 +70,19 @@ class _Selection:
 
 
 GroupPlans = KnownPlans[tuple[LocalPlan, _Selection]]
-"""Plans for groups of polled records."""
+"""Plans of transforms for groups of polled records."""
 
 
 def transform_group(
     session: SparkSession | None, group: RecordGroup, pipeline: Pipeline, plans: GroupPlans
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
-    """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
+    """Apply the transforms to polled records: from Arrow to Catalyst and back.
 
-    Python functions are called here; only a chain of them has no `session`. Raises AllRowsRefusedError if the transforms
-    refuse the columns regardless of the rows, and the errors of Spark and functions for a row.
+    Rows that the transforms drop are missing in the result.
+
+    Python functions are called here. `session` is None for a chain that consists only of functions. Raises
+    AllRowsRefusedError if the transforms refuse the columns, whatever the rows are, and the errors that Spark and
+    functions raise for a row.
     """
     parts = list(segments(pipeline.transforms))
     group = replace(group, columns=_all_columns(group))
@@ -101,9 +104,9 @@ def transform_group(
 
 
 def refused_rows(session: SparkSession, group: RecordGroup, pipeline: Pipeline) -> list[tuple[int, Exception]] | None:
-    """Return the positions of all polled records that the transforms refuse, in order, each with its error.
+    """Return the positions of the polled records that the transforms refuse, in order, each with its error.
 
-    None if they cannot be told by one pass over the records: only bisection can.
+    The result is None if one pass over the records cannot find the refused ones, so that bisection is needed.
     """
     chain = tuple(pipeline.transforms)
     if not all_planned_by_schema(chain):
@@ -114,7 +117,7 @@ def refused_rows(session: SparkSession, group: RecordGroup, pipeline: Pipeline) 
         check = RowCheck.of(_selection(table, given, chain, final=True).frame, table)
         return None if check is None else check.refused(given.columns)
     except Exception:  # noqa: BLE001 - whatever it is
-        # Bisection reports the reason.
+        # Returning None leads to bisection, which reports the error.
         _log.debug("The records of topic %s could not be checked in one pass", group.topic, exc_info=True)
         return None
 
@@ -122,7 +125,7 @@ def refused_rows(session: SparkSession, group: RecordGroup, pipeline: Pipeline) 
 def _by_catalyst(
     session: SparkSession, group: RecordGroup, steps: tuple[Step, ...], plans: GroupPlans, *, final: bool
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
-    """Apply transforms by Spark; the `final` ones give the columns that converters take."""
+    """Apply transforms with Spark. If they are `final`, the result has the columns that converters take."""
     if all_planned_by_schema(steps):
         transformed = _by_known_plan(session, group, steps, plans, final=final)
         if transformed is not None:
@@ -137,11 +140,11 @@ def _by_catalyst(
 def _by_known_plan(
     session: SparkSession, group: RecordGroup, steps: tuple[Step, ...], plans: GroupPlans, *, final: bool
 ) -> tuple[list[pa.RecordBatch], ColumnTypes] | None:
-    """Apply the transforms with the plan of an earlier group, if there is such a plan. Raises nothing."""
+    """Apply the transforms with the plan of an earlier group; None if no plan can be used. Never raises."""
     given = group.columns
 
     def make() -> tuple[LocalPlan, _Selection] | None:
-        # An empty table that Spark does not know to be empty.
+        # This is an empty table, but Spark does not know that it is empty.
         table = session.createDataFrame(session.sparkContext.emptyRDD(), _frame_schema(given, group.types))
         selection = _selection(table, group, steps, final=final)
         local = LocalPlan.of(table, selection.frame)
@@ -161,7 +164,7 @@ def _by_known_plan(
 
 
 def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, final: bool) -> _Selection:
-    """Apply the transforms to columns. Raises AllRowsRefusedError if they refuse them."""
+    """Apply the transforms to columns. Raises AllRowsRefusedError if the transforms refuse the columns."""
     with _planning():
         transformed = apply_chain(frame, steps)
         where = f"the transformed records of topic {group.topic}"
@@ -175,7 +178,7 @@ def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, f
             structured.append(name)
             selected.append(_AS_JSON.format(name))
         elif final and isinstance(kind, t.NullType):
-            # Converters have a form for each type except NullType.
+            # Converters can represent each type except NullType.
             selected.append(f"CAST({name} AS STRING) AS {name}")
         else:
             selected.append(name)
@@ -190,7 +193,10 @@ def _selection(frame: DataFrame, group: RecordGroup, steps: Sequence[Step], *, f
 
 @contextmanager
 def _planning() -> Iterator[None]:
-    """Distinguish errors of the columns from others: of the configuration, a pause, the JVM."""
+    """Within this context, convert errors that the columns cause to AllRowsRefusedError.
+
+    A RetriableError becomes a RetriableJobError. ConfigError, PluginError and errors of Spark itself stay unchanged.
+    """
     try:
         yield
     except (ConfigError, PluginError):
@@ -204,7 +210,10 @@ def _planning() -> Iterator[None]:
 
 
 def _schemaless(group: RecordGroup, found: ColumnTypes) -> dict[str, bool]:
-    """Which of the transformed value and key have no schema. Raises DataError for a name without a schema."""
+    """Return whether the transformed value has no schema, and the same for the key.
+
+    Raises DataError if a schema name is set without a schema.
+    """
     schemaless = {"value": group.types.value is None}
     schemaless["key"] = group.types.key is None if group.types.has_key else schemaless["value"]
     for name, kind in (("value", found.value), ("key", found.key)):
@@ -228,13 +237,13 @@ def _all_columns(group: RecordGroup) -> pa.RecordBatch:
     present = group.columns
     columns = {name: present[name] if name in present.schema.names else absent[name]() for name in COLUMNS}
     if group.types.value is None and columns["value"].null_count == count:
-        # Tombstones without a schema have no type that a transform could refuse.
+        # Tombstones without a schema must not have a type that a transform could refuse.
         columns["value"] = pa.nulls(count)
     return pa.RecordBatch.from_pydict({**columns, ROW: present[ROW]})
 
 
 def _frame_schema(given: pa.RecordBatch, types: ColumnTypes) -> t.StructType:
-    """The columns' types, with the schemas as the source declared them: Arrow's types do not contain those."""
+    """The types of the columns, with the schemas that the source declared: Arrow's types do not contain these."""
     schema = from_arrow_schema(given.schema, prefer_timestamp_ntz=True)
     for name, declared in (("value", types.value), ("key", types.key)):
         if declared is not None:
@@ -244,23 +253,26 @@ def _frame_schema(given: pa.RecordBatch, types: ColumnTypes) -> t.StructType:
 
 @dataclass(frozen=True, slots=True)
 class ReadStage:
-    """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`. Its failures bear the `mark`."""
+    """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`.
+
+    The failures of this stage contain the `mark`.
+    """
 
     rows: SplitRows
     handling: ErrorHandling
     mark: str = field(repr=False)
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as a Spark partition."""
+        """Read the splits of a Spark partition."""
         try:
-            # A RefusedStage reports items that are not rows.
+            # A RefusedStage reports the items that are not rows.
             yield from self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
         except FencepostError as error:
             raise CarriedFailureError(error, self.mark) from None
 
 
 def read_frame(session: SparkSession, rows: SplitRows, pipeline: Pipeline, mark: str) -> DataFrame:
-    """A reader's splits as a DataFrame; row order is the order of the splits. Failures to read bear the `mark`."""
+    """A reader's splits as a DataFrame, with rows in the order of the splits. Failures to read contain the `mark`."""
     numbers = session.range(0, rows.runs, numPartitions=rows.runs)
     return numbers.mapInArrow(ReadStage(rows, pipeline.errors, mark), reader_schema(rows.reader))
 
@@ -268,8 +280,8 @@ def read_frame(session: SparkSession, rows: SplitRows, pipeline: Pipeline, mark:
 def check_user_types(frame: DataFrame, *, where: str) -> None:
     """Raise DataError if a column has a user-defined type whose class would have to be imported.
 
-    Files may declare one (Parquet's do, in Spark's own metadata), with the name of a Python class. To ask pyspark for
-    such a schema would import the module that the file names: so the JVM is asked first.
+    Files may declare such a type with the name of a Python class; Parquet files can, in Spark's own metadata. If
+    pyspark were asked for such a schema, it would import the module that the file names. So the JVM is asked first.
     """
     schema = json.loads(frame._jdf.schema().json())  # noqa: SLF001 - pyspark has no schema that is not parsed
     for column in schema["fields"]:
@@ -283,9 +295,9 @@ def check_user_types(frame: DataFrame, *, where: str) -> None:
 
 
 def _is_imported(user_type: str) -> bool:
-    """Whether Python has this class already.
+    """Whether Python has already imported this class.
 
-    That its module is there is not enough: of a package, Python would import the module of that name.
+    An imported module is not sufficient: if it is a package, Python would import a submodule with the class's name.
     """
     module, _, name = user_type.rpartition(".")
     found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
@@ -304,9 +316,9 @@ def _user_types(kind: Any) -> Iterator[str]:
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
     """Apply the transforms to a batch. Columns that are missing in the result, or the same in all rows, are left out.
 
-    Numbers of rows in the column ROW stay.
+    Row numbers in the column ROW are kept.
 
-    Raises AllRowsRefusedError if they refuse the columns regardless of the rows.
+    Raises AllRowsRefusedError if the transforms refuse the columns, whatever the rows are.
     """
     given = column_types(frame.schema, where=pipeline.given)
     made_raw = needs_raw_headers(given)
@@ -350,12 +362,12 @@ def _with_all_columns(frame: DataFrame, pipeline: Pipeline, types: ColumnTypes) 
 
 
 def constant_columns(frame: DataFrame, names: list[str]) -> dict[str, Any]:
-    """The columns whose value Catalyst knows to be the same in all rows.
+    """Return the columns that have the same value in all rows according to Catalyst, with this value.
 
-    Such columns can be routed without reading the rows.
+    For such columns, routing does not need to read the rows.
 
-    Only texts and nulls are reported; the plan may differ between versions of pyspark, so anything that it does not
-    show counts as not constant.
+    Only nulls and constant topics are returned. The plan may differ between versions of pyspark, so a column counts as
+    not constant if the plan does not show its value.
     """
     plan = frame.select(*names)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
     if plan.nodeName() != "Project":

@@ -1,4 +1,4 @@
-"""Finds where Spark's upper() differs from Python's: they know different versions of Unicode."""
+"""Finds the characters for which Spark's upper() differs from Python's: they use different versions of Unicode."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from fencepost.engine.spark.local_rows import local_rows
 _SURROGATES: Final = range(0xD800, 0xE000)
 _BETWEEN: Final = "\x01"
 _TOGETHER: Final = 512
-"""The number of characters in one text: of rows there are few, then."""
+"""The number of characters that are put into one text, so that there are few rows."""
 
 _OF_LANGUAGES: Final = "i\u0307 \u03ac \u0587"
-"""A letter of each language (Turkish, Azeri, Lithuanian, Greek, Armenian) whose upper case is another one in that language."""
+"""Letters whose upper case differs in the rules of a language: Turkish, Azeri, Lithuanian, Greek or Armenian."""
 
 
 @lru_cache(maxsize=4)
 def upper_exceptions(session: SparkSession, settings: int) -> Mapping[str, str] | None:
-    """Return the characters whose upper case in a session with these settings differs from Python's, with Spark's.
+    """Return the characters that Spark, with these settings, converts to another upper case than Python.
 
-    Spark is asked for each character of Unicode, which takes 0.3 s; a character's upper case does not depend on the
-    others in the text. None if the JVM's language has rules of its own: Spark applies them only to texts that are not
-    ASCII, and some of them depend on other characters.
+    Each character is mapped to Spark's upper case. Spark is asked for each character of Unicode, which takes 0.3 s.
+    This suffices, because a character's upper case does not depend on the other characters in the text.
+
+    Returns None if the JVM's language has its own rules. Spark applies such rules only to texts that are not ASCII. In
+    some of these languages, a character's upper case depends on other characters in the text.
     """
     del settings
     if _upper(session, [_OF_LANGUAGES]) != [_OF_LANGUAGES.upper()]:
@@ -43,7 +45,7 @@ def _upper(session: SparkSession, texts: list[str]) -> list[str]:
     frame = frame_from_arrow(
         session, pa.RecordBatch.from_pydict({"c": pa.array(texts)}), t.StructType().add("c", "string")
     )
-    made = frame.selectExpr("upper(c)")
-    table = local_rows(made)
-    upper: list[str] = (made.toArrow() if table is None else table).column(0).to_pylist()
+    result = frame.selectExpr("upper(c)")
+    table = local_rows(result)
+    upper: list[str] = (result.toArrow() if table is None else table).column(0).to_pylist()
     return upper

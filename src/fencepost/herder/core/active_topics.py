@@ -1,4 +1,4 @@
-"""Tracks the topics that connectors write to (KIP-558), in the status topic, unless the settings disable it."""
+"""Records in the status topic which topics each connector writes to (KIP-558), unless the settings disable this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.storage.statuses.table import StatusTable
 
 
 class TopicStatuses(Protocol):
-    """The required part of a status store."""
+    """The methods of the status store that ActiveTopics calls."""
 
     @property
     def table(self) -> StatusTable:
@@ -27,7 +27,7 @@ class TopicStatuses(Protocol):
 
 
 class ActiveTopics:
-    """Records, shows and resets topics, as `topic.tracking.enable` and `topic.tracking.allow.reset` allow."""
+    """Records, shows and resets active topics, if `topic.tracking.enable` and `topic.tracking.allow.reset` allow it."""
 
     def __init__(self, worker: WorkerConfig, statuses: TopicStatuses) -> None:
         self._worker = worker

@@ -1,13 +1,14 @@
 """The leader's assignment decision, as pure functions of the work that the members report.
 
-Incremental cooperative assignment after KIP-415. In each round a member joins with its current work and learns which
-work to stop and which to start; nothing is started anywhere before its former owner has joined a round without it:
+Incremental cooperative assignment after KIP-415. In each round, every member reports its current work, and gets the
+work to stop and the work to start. A connector or task is started only after its former owner has joined a round
+without it:
 
     round n      excess work, work that two members run, and deleted work is revoked
                  -> the member stops it and joins again at once
     round n + 1  unowned work is assigned to the members with the least work
 
-The work of a lost member is not assigned for `max_delay_ms`, and returned if a worker with the same URL joins in the
+The work of a lost member is not assigned for `max_delay_ms`. It is returned if a worker with the same URL joins in the
 meantime; until then no work is moved for balance. If a remaining member does not run its assigned work, it never learnt
 of the assignment: that work is assigned again at once.
 
@@ -43,7 +44,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """A worker that left the group, and the work that waits for it until a time of the leader's clock."""
+    """A worker that left the group. Its work is kept for its return until `until_ms`, on the leader's clock."""
 
     url: str
     work: Work
@@ -52,7 +53,10 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class AssignorState:
-    """The leader's state between rounds: the members by id, as of when all have applied their assignments."""
+    """The leader's state between rounds.
+
+    `members` have, by id, the work that they run once they have applied its decision.
+    """
 
     members: Mapping[str, Member] = field(default_factory=dict)
     departed: tuple[Departed, ...] = ()
@@ -62,8 +66,8 @@ class AssignorState:
 class Change:
     """The work that one member must stop and start."""
 
-    revoked: Work = NOTHING
-    assigned: Work = NOTHING
+    revoked: Work
+    assigned: Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def all_work(task_counts: Mapping[str, int]) -> Work:
 
 
 def assign_eagerly(members: Iterable[str], configured: Work) -> Mapping[str, Work]:
-    """Assign all work round-robin, to members that run nothing. Returns the work by member id."""
+    """Assign all work round-robin; no member may run anything yet. Returns the work by member id."""
     dealt: dict[str, set[Unit]] = {member: set() for member in sorted(members)}
     for member, unit in zip(cycle(dealt), chain(*map(sorted, _by_kind(configured))), strict=False):
         dealt[member].add(unit)
@@ -92,7 +96,7 @@ def assign_eagerly(members: Iterable[str], configured: Work) -> Mapping[str, Wor
 def assign_incrementally(
     members: Mapping[str, Member], configured: Work, state: AssignorState, *, now_ms: int, max_delay_ms: int
 ) -> AssignmentDecision:
-    """Decide one round. `members` is not empty; times are of any monotonic clock."""
+    """Decide one round. `members` is not empty. Times are read from a monotonic clock."""
     owners = Counter(unit for member in members.values() for unit in member.runs)
     contested = frozenset(unit for unit, count in owners.items() if count > 1)
     kept = {name: (member.runs & configured) - contested for name, member in members.items()}
@@ -124,7 +128,7 @@ def assign_incrementally(
 def _departed(
     members: Mapping[str, Member], free: Work, state: AssignorState, now_ms: int, max_delay_ms: int
 ) -> tuple[Departed, ...]:
-    """The departed members whose work still waits for them."""
+    """Return the departed members whose work is still kept for their return."""
     back = _newcomers(members, state).keys()
     gone = (
         Departed(member.url, member.runs, now_ms + max_delay_ms)
@@ -139,12 +143,15 @@ def _departed(
 
 
 def _newcomers(members: Mapping[str, Member], state: AssignorState) -> Mapping[str, str]:
-    """Ids of members that were not in the last round, by URL: a returning worker has another id."""
+    """Return the ids, by URL, of members that were not in the last round. A returning worker has a new id."""
     return {members[name].url: name for name in sorted(members.keys() - state.members.keys())}
 
 
 def _homes(members: Mapping[str, Member], available: Work, state: AssignorState) -> Mapping[Unit, str]:
-    """The previous owner of available work: a member that never learnt of it, or one that has returned."""
+    """Return the previous owner of each available unit, if the owner is a member now.
+
+    The owner has returned to the group, or has never learnt that the unit was assigned to it.
+    """
     back = _newcomers(members, state)
     before = chain(
         ((one.work, back.get(one.url)) for one in state.departed),
@@ -156,14 +163,18 @@ def _homes(members: Mapping[str, Member], available: Work, state: AssignorState)
 def _quotas(
     kept: Mapping[str, Work], homes: Mapping[Unit, str], to_place: Work, total: int, loads: Mapping[str, int]
 ) -> dict[str, int]:
-    """The number of units of one kind for each member, chosen to revoke the least, then to return the most."""
+    """Return the number of units of one kind for each member.
+
+    The numbers are chosen so that as few units as possible are revoked, and then so that as many as possible return to
+    their previous owners.
+    """
     floor, extra = divmod(total, len(kept))
     going_home = Counter(homes[unit] for unit in to_place if unit in homes)
 
     def claim(name: str) -> tuple[bool, int, int, str]:
         return len(kept[name]) <= floor, -len(kept[name]) - going_home[name], loads[name], name
 
-    more = sorted(kept, key=claim)[:extra]
+    more = frozenset(sorted(kept, key=claim)[:extra])
     return {name: floor + (name in more) for name in kept}
 
 

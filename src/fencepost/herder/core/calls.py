@@ -1,4 +1,6 @@
-"""Runs calls that may block or never return, each on a thread of its own meanwhile, and waits for work that outlives its waiters.
+"""Runs calls that may block or never return, each on its own thread.
+
+Also waits for work that goes on if its waiters are cancelled.
 
 Turns limit the number of concurrent calls. No thread prevents the process from ending.
 """
@@ -21,18 +23,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _IDLE_SECONDS: Final = 5.0
-"""How long a thread waits for another call before it ends."""
+"""The seconds that an idle thread waits for a call before it ends."""
 
 _Call = Callable[[], Callable[[], None]]
-"""Makes a call, and returns the function that sets its future's result."""
+"""Makes a call, and returns a function that sets the result of the call's future."""
 
 
 class Calls:
     """Calls functions for an event loop, as many at once as there are turns."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
-        self._turns = turns or Turns()
+        self._turns = turns
         self._threads = _SharedThreads()
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -43,7 +45,7 @@ class Calls:
 
 @asynccontextmanager
 async def in_turn(turns: Turns) -> AsyncIterator[None]:
-    """Wait for a turn on the event loop, and have it in the body."""
+    """Wait on the event loop for a turn, and hold the turn during the body."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[None] = loop.create_future()
     turn = turns.ask(lambda: _set_soon(loop, given))
@@ -65,9 +67,11 @@ def _set_soon(loop: asyncio.AbstractEventLoop, given: asyncio.Future[None]) -> N
 
 
 class _SharedThreads(Executor):
-    """Daemon threads, each for one call at a time: one that has nothing to do takes the next call, else a new one does.
+    """Daemon threads that each run one call at a time.
 
-    A call that never returns keeps its thread, and no other call waits for that. Thread-safe.
+    An idle thread takes the next call. If no thread is idle, a new one is started.
+
+    A call that never returns keeps its thread, but no other call waits for that thread. Thread-safe.
     """
 
     def __init__(self, idle_s: float = _IDLE_SECONDS) -> None:
@@ -90,7 +94,7 @@ class _SharedThreads(Executor):
 
         future.set_running_or_notify_cancel()
         with self._lock:
-            # The last one to become idle, so that those that are not needed end.
+            # Take the thread that became idle last. Threads that are not needed then stay idle until they end.
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
             threading.Thread(target=self._serve, args=(call,), name="herder", daemon=True).start()
@@ -104,9 +108,10 @@ class _SharedThreads(Executor):
             settle = call()
             with self._lock:
                 self._idle.append(inbox)
-            # Only now: the waiter for this answer may make the next call.
+            # The thread becomes idle before it sets the result: a caller that gets the result may make its next call at
+            # once, which then finds this thread.
             settle()
-            # The call's objects are freed while the thread waits.
+            # Drop the references to the call, so that its objects are freed while the thread is idle.
             del call, settle
             call = self._next(inbox)
 
@@ -117,15 +122,15 @@ class _SharedThreads(Executor):
             if inbox in self._idle:
                 self._idle.remove(inbox)
                 return None
-        # A call came just then.
+        # `submit` has just taken this thread from the idle ones, so its next call arrives at once.
         return inbox.get()
 
 
 async def outcome_of(work: asyncio.Future[T]) -> T:
-    """Return the result of the work, or raise its exception; the work continues if the waiter is cancelled.
+    """Return the result of the work, or raise its exception. The work continues if the waiter is cancelled.
 
-    Several callers may wait for it. Without waiters its failure is retrieved, because asyncio would log it as a never
-    retrieved exception.
+    Several callers may wait for it. If no waiter is left, the exception is retrieved here, because asyncio would log an
+    exception that nobody retrieved.
     """
     work.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(work)

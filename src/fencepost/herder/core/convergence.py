@@ -22,14 +22,15 @@ Plan = TypeVar("Plan")
 
 
 class Converging(ABC, Generic[Plan]):
-    """Something that follows plans, on the event loop."""
+    """A connector or a task that follows plans, on the event loop."""
 
     def __init__(self, subject: str | ConnectorTaskId) -> None:
-        """`subject` is the connector, given by its name, or the task that follows the plans."""
+        """`subject` is the name of the connector, or the id of the task."""
         self._subject = subject
         self._wanted: Plan | None = None
-        self._is: Plan | None = None
-        self._moving: asyncio.Task[None] | None = None
+        self._current: Plan | None = None
+        self._again = False
+        self._converging: asyncio.Task[None] | None = None
 
     @property
     def wanted(self) -> Plan | None:
@@ -38,36 +39,47 @@ class Converging(ABC, Generic[Plan]):
 
     @property
     def gone(self) -> bool:
-        """Whether it is stopped, and its plan is to be stopped."""
-        return self._wanted is None and self._is is None and self._moving is None
+        """Whether the connector or task is stopped, and is not planned to run."""
+        return self._wanted is None and self._current is None and self._converging is None
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has reached its plan."""
-        return self._moving is None
+        """Whether the connector or task has reached its plan."""
+        return self._converging is None
 
     def want(self, plan: Plan | None) -> None:
-        """Set the plan, which it follows soon."""
+        """Set the plan, which the connector or task follows soon."""
         self._wanted = plan
-        if self._moving is None and plan != self._is:
-            self._moving = asyncio.ensure_future(self._converge())
+        if self._converging is None and plan != self._current:
+            self._converging = asyncio.ensure_future(self._converge())
+
+    def step_again(self) -> None:
+        """Schedule another step soon, even if the plan is complete. Without a plan, do nothing."""
+        if self._wanted is not None:
+            self._again = True
+            if self._converging is None:
+                self._converging = asyncio.ensure_future(self._converge())
 
     async def settled(self) -> None:
-        """Wait until it has reached its plan."""
-        while self._moving is not None:
-            await asyncio.wait([self._moving])
+        """Wait until the connector or task has reached its plan."""
+        while self._converging is not None:
+            await asyncio.wait([self._converging])
 
     async def _converge(self) -> None:
         try:
             with log_context(self._subject):
-                while self._wanted != self._is:
-                    self._is = await self._step(self._is, self._wanted)
+                while self._wanted != self._current or (self._again and self._wanted is not None):
+                    self._again = False
+                    self._current = await self._step(self._current, self._wanted)
         except Exception:
-            _log.exception("A fault of this worker: it cannot follow its plan")
+            _log.exception("A fault of this worker: the connector or task cannot follow its plan")
             raise
         finally:
-            self._moving = None
+            self._converging = None
 
     @abstractmethod
     async def _step(self, before: Plan | None, wanted: Plan | None) -> Plan | None:
-        """Take one step towards `wanted`; return the new state. Must not raise."""
+        """Take one step towards `wanted`; return the new state. Must not raise.
+
+        `before` equals `wanted` only after `step_again`.
+        """

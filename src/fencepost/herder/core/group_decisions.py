@@ -4,7 +4,7 @@
     ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, ConfigureTasks,
     TaskFenced                 ──┘               DeleteStatuses, ForgetStatuses, Rejoin
 
-If the connectors and tasks differ from the last assignment's, the worker requests a rebalance.
+If the connectors and tasks differ from the last assignment, the worker requests a rebalance.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class GroupState:
     """A worker's knowledge of its group.
 
     `assigned`: the connectors and tasks of this worker. `distributed`: the number of tasks of each connector in the
-    group's last assignment, as far as this worker knows. `rebalance_due`: the connectors or tasks have changed since.
-    `fenced`: the times, in seconds, at which a task lost its transactional id in the last FENCED_SECONDS.
+    group's last assignment, as far as this worker knows. `rebalance_due`: the connectors or tasks have changed since
+    that assignment. `fenced`: for each task, the times in seconds at which it lost its transactional id, within the
+    last FENCED_SECONDS.
     """
 
     assigned: Work = NOTHING
@@ -76,9 +77,10 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """A record of the config topic led to the state `config`.
+    """A record of the config topic changed the state to `config`.
 
-    `member`: this worker is in its group; `privileged`: it may write as the leader; `knows_connectors` as in `Assigned`.
+    `member`: this worker is in its group; `privileged`: this worker may write as the leader; `knows_connectors`: as in
+    `Assigned`.
     """
 
     event: ConfigEvent
@@ -108,7 +110,7 @@ class PlanUnits:
 
 @dataclass(frozen=True, slots=True)
 class FollowConfig:
-    """Update the plans that a change of the configurations concerns."""
+    """Update the plans that are affected by a change of the configurations."""
 
     event: ConfigEvent
 
@@ -120,7 +122,7 @@ class RestartFenced:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureTasks:
-    """Write a connector's task configurations: those that it returns, or none if it is stopped."""
+    """Write the task configurations that a connector returns; none if the connector is stopped."""
 
     connector: str
 
@@ -136,8 +138,8 @@ class DeleteStatuses:
 class ForgetStatuses:
     """Delete the statuses of deleted connectors and tasks.
 
-    This has to wait for the rebalance without them: until then Apache's workers report them as UNASSIGNED when they
-    revoke them, and they show every status, even a deleted task's.
+    The deletion must wait until a rebalance has removed these connectors and tasks: until then, Apache's workers report
+    them as UNASSIGNED when they are revoked. Besides, Apache's workers show every status, even a deleted task's.
     """
 
 
@@ -155,7 +157,7 @@ class EndWorker:
 
 Command = PlanUnits | FollowConfig | RestartFenced | ConfigureTasks | DeleteStatuses | ForgetStatuses | Rejoin
 HerderCommand = ConfigureTasks | Rejoin | EndWorker
-"""Commands that the parts of a herder cannot carry out themselves: the herder does."""
+"""Commands that the herder itself must carry out, because its parts cannot."""
 Decision = tuple[GroupState, tuple[Command, ...]]
 
 
@@ -183,11 +185,12 @@ def _assigned(before: GroupState, event: Assigned) -> Decision:
         distributed=before.distributed if event.leads else event.config.task_counts,
         rebalance_due=False,
     )
-    # Kept work follows the config topic; only whether tasks are held comes from the group.
+    # The plans of work that this worker keeps follow the config topic. They change here only if the group starts or
+    # stops holding tasks.
     units = before.assigned ^ event.work if before.held == event.held else before.assigned | event.work
     commands: list[Command] = [PlanUnits(units), RestartFenced()]
     if event.leader != before.leader and event.knows_connectors:
-        # The former leader may have died between two records.
+        # A leader writes a stop as two records. The previous leader may have died between them.
         commands += _half_stops(event.config, *event.config.connectors())
     if event.leads and event.knows_connectors:
         commands.append(ForgetStatuses())

@@ -1,15 +1,15 @@
 """Whether the members of a group use the same internal topics. No I/O.
 
-A member with another offsets topic finds no offsets of the tasks that it is given, and would send all their records
-again. One with another config topic knows neither the connectors nor which tasks were fenced. The leader is the
-reference, because the group runs its config topic.
+A member with another offsets topic would not find the offsets of its tasks, and would send all their records again. A
+member with another config topic knows neither the connectors nor which tasks were fenced. Members are compared with the
+leader, because the group runs the connectors in the leader's config topic.
 
     AGREEING ──a member differs from the leader──> all members start no tasks ──it left, or agrees──> AGREEING
                                                      │
                                                      └─ the leader left: members that differed from it still start none,
                                                         until they agree with another member
 
-Members that announce no topics, such as Kafka Connect's, are not known to differ.
+Members that announce no topics, such as Kafka Connect's workers, do not count as differing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Final
 from fencepost.kafka.group.protocol import UNKNOWN_TOPICS, Assignment, WorkerTopics
 
 _HARMLESS: Final = "status"
-"""With another status topic a worker shows wrong states, and delivers as well as with the right one."""
+"""The topic that may differ: with another status topic a worker shows wrong states, but delivery is not affected."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """The internal topics of a worker, of the leader, and of other members that differ from the leader.
+    """The internal topics of this worker, of the leader, and of other members that differ from the leader.
 
-    `leader` is unknown if the leader did not announce its topics; it may be an earlier leader, see the module's
-    diagram.
+    The field `leader` is UNKNOWN_TOPICS if the group's leader announced no topics. After a change of the leader, the
+    field may keep the topics of the previous leader: see the module's diagram.
     """
 
     own: WorkerTopics
@@ -48,17 +48,17 @@ class GroupTopics:
 
     @property
     def holds_tasks(self) -> bool:
-        """Whether no task must be started."""
+        """Whether tasks must not be started."""
         return bool(self.breaking)
 
     @property
     def knows_connectors(self) -> bool:
-        """Whether this worker has the config topic of its group."""
+        """Whether this worker uses the config topic of its group."""
         return self.leader == UNKNOWN_TOPICS or self.own.config == self.leader.config
 
     @property
     def advice(self) -> str:
-        """Which members differ, and what to do; empty if none does."""
+        """The members that differ, and the remedy; empty if no member differs."""
         if not self.others:
             return ""
         members = "; ".join(
@@ -73,25 +73,26 @@ class GroupTopics:
 
 
 def judge_topics(former: GroupTopics, assignment: Assignment) -> GroupTopics:
-    """Return how the topics of a group's members compare, by what its leader announced.
+    """Compare the internal topics of a group's members, as the group's leader announced them.
 
-    `former` is the finding of this worker in the previous generation.
+    `former` is this worker's result for the previous generation.
     """
     own, url = former.own, former.url
     leader = assignment.leader_topics
-    told = [pair for pair in assignment.other_topics if UNKNOWN_TOPICS not in (leader, pair[1])]
-    found = GroupTopics(own, url, leader, tuple(told))
+    known = [pair for pair in assignment.other_topics if UNKNOWN_TOPICS not in (leader, pair[1])]
+    found = GroupTopics(own, url, leader, tuple(known))
     if not _breaks(own, former.leader) or _breaks(own, found.leader):
         return found
-    # This worker differed from the previous leader, and does not differ from this one: it may be the leader itself.
+    # This worker's topics differed from the previous leader's topics, and agree with the new leader's topics. But this
+    # worker may be the new leader itself. So the agreement only counts if another member agrees, too.
     if _peers(assignment) > 0:
         return found
-    others = {(member, topics) for member, topics in told if topics != former.leader}
+    others = {(member, topics) for member, topics in known if topics != former.leader}
     return GroupTopics(own, url, former.leader, tuple(sorted({*others, (url, own)})))
 
 
 def _peers(assignment: Assignment) -> int:
-    """The number of other members with the leader's topics, if this worker has them as well."""
+    """Return how many other members use the leader's topics. Only for a worker that uses these topics itself."""
     known = assignment.leader_topics != UNKNOWN_TOPICS
     return len(assignment.supports) - len(assignment.other_topics) - 1 if known else 0
 

@@ -1,7 +1,7 @@
-"""The figures of connectors over the last hour, for the page at /ui: rings of fixed size, one for each connector.
+"""The throughput and lag of connectors over the last hour, for the page at /ui: one ring buffer for each connector.
 
-Time is divided into steps of 20 s since 1970, so that figures of several workers can be added up. A ring has 180 of them,
-as two float32 each, and takes about 2 kB.
+Time is divided into steps of 20 s since 1970, so that figures of several workers can be added up. A ring has 180 steps,
+with two float32 for each step, and takes about 2 kB.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 STEP_SECONDS: Final = 20
-"""The time between two figures."""
+"""The length of a step."""
 
 STEPS: Final = 180
-"""How many figures of a connector are kept: an hour of them."""
+"""The number of steps for which figures are kept: one hour."""
 
 
 class StepFigures(NamedTuple):
-    """Records per second that were committed in a step, and the lag at its end, in the source's unit; NaN if unknown."""
+    """The committed records per second in a step, and the lag at its end.
+
+    The lag is in the source's unit, and NaN if it is unknown.
+    """
 
     rate: float
     lag: float
 
 
 class HistoryPoint(NamedTuple):
-    """StepFigures with their step, in seconds since 1970; the lag is None if it is unknown."""
+    """The figures of a step, and its start in seconds since 1970. The lag is None if it is unknown."""
 
     at: int
     rate: float
@@ -34,16 +37,20 @@ class HistoryPoint(NamedTuple):
 
 
 class History:
-    """Keeps the figures of the connectors that ran on this worker within the last hour. For one thread."""
+    """Keeps the figures of the connectors that ran on this worker within the last hour. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._rings: dict[str, _Ring] = {}
 
     def record(self, step: int, figures: Mapping[str, StepFigures]) -> None:
-        """Add the figures of a step, by connector. A step that is up to an hour before the last one replaces nothing."""
+        """Add the figures of a step, by connector.
+
+        If the clock was set back by less than an hour, steps are ignored until the clock has caught up.
+        """
         for connector, found in figures.items():
             ring = self._rings.get(connector)
-            # A ring of the future would show nothing until its time has come.
+            # If the clock was set back by an hour or more, start a new ring: the old one would ignore all steps for
+            # that time.
             if ring is None or step <= ring.last - STEPS:
                 ring = self._rings[connector] = _Ring(step)
             ring.put(step, found)
@@ -57,7 +64,7 @@ class History:
 
 
 class _Ring:
-    """`last` is the step of the newest figures."""
+    """The figures of one connector. `last` is the step of the newest figures."""
 
     __slots__ = ("_lags", "_rates", "last")
 
@@ -67,7 +74,7 @@ class _Ring:
         self.last = step - 1
 
     def put(self, step: int, figures: StepFigures) -> None:
-        # The clock may have been set back: the figures of that time stay until they are passed again.
+        # The clock was set back. The newer figures stay until the clock has caught up.
         if step <= self.last:
             return
         for skipped in range(max(self.last + 1, step - STEPS + 1), step):
@@ -84,7 +91,10 @@ class _Ring:
 
 
 def added_up(histories: Iterable[Sequence[HistoryPoint]]) -> list[HistoryPoint]:
-    """Return the sums of the figures of several workers, the oldest first. The lag is unknown if it is to one of them."""
+    """Return the sums of the figures of several workers, the oldest first.
+
+    If the lag of one worker is unknown, the sum is unknown as well.
+    """
     found: dict[int, HistoryPoint] = {}
     for points in histories:
         for point in points:

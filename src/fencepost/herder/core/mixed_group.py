@@ -1,9 +1,10 @@
 """Decides whether the settings of a group's members allow exactly-once delivery. No I/O.
 
-A member whose `exactly.once.source.support` is `disabled` breaks it for all, once another one is `enabled`: as the
-leader it writes to the config topic without transactions, so a former leader can still write, and its tasks cannot be
-fenced. Members that are `preparing` are harmless: that is the purpose of this step of a rolling upgrade. A member
-with other internal topics (`group_topics`) breaks it as well. Workers of Kafka Connect do not announce their settings.
+Once one member is `enabled`, a member whose `exactly.once.source.support` is `disabled` breaks exactly-once delivery
+for all. If this member leads, it writes to the config topic without transactions, so a former leader can still write.
+Besides, its tasks cannot be fenced. Members that are `preparing` are harmless: that is the purpose of this step of a
+rolling upgrade. A member with other internal topics (`group_topics`) breaks exactly-once delivery as well. Workers of
+Kafka Connect do not announce their settings.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from fencepost.herder.core.group_topics import GroupTopics
 
 @dataclass(frozen=True, slots=True)
 class MixedGroup:
-    """The members, by their URLs, that break exactly-once delivery, and those with an unknown setting.
+    """The members that break exactly-once delivery, and those with an unknown setting, by their URLs.
 
-    `support` is the `exactly.once.source.support` of the worker that determined this. Outside of its group it does not
-    know the others: then `known` is False. `disabled` are the `breaking` members with that setting, `other_topics` all
-    members whose internal topics differ from the leader's.
+    `support` is `exactly.once.source.support` of the worker that created this object. `known` is False for a worker
+    outside of its group, which does not know the other members. `disabled` are the `breaking` members with that value
+    of the setting. `other_topics` are all members whose internal topics differ from the leader's.
     """
 
     support: str
@@ -33,12 +34,12 @@ class MixedGroup:
 
     @property
     def holds_tasks(self) -> bool:
-        """Whether this worker must not start exactly-once tasks, because members are disabled."""
+        """Whether this worker must not start exactly-once tasks, because other members are disabled."""
         return bool(self.disabled) and self.support == ExactlyOnceSourceSupport.ENABLED
 
     @property
     def advice(self) -> str:
-        """The problem, if there are `disabled` members, and the remedy."""
+        """The problem with `disabled` members, and the remedy."""
         return (
             f"Exactly-once delivery does not hold in this group: the worker(s) {', '.join(self.disabled)} have "
             "exactly.once.source.support=disabled while others have enabled. Set it to enabled on them as well, or "
@@ -48,14 +49,14 @@ class MixedGroup:
 
 def judge_group(own: ExactlyOnceSourceSupport, supports: Iterable[tuple[str, str]], topics: GroupTopics) -> MixedGroup:
     """Return the findings for a group, from the URL and the setting of each member; the setting is empty if unknown."""
-    told = sorted(set(supports))
-    if not any(support == ExactlyOnceSourceSupport.ENABLED for _, support in told):
+    reported = sorted(set(supports))
+    if not any(support == ExactlyOnceSourceSupport.ENABLED for _, support in reported):
         return MixedGroup(str(own), other_topics=topics.differing)
-    disabled = tuple(url for url, support in told if support == ExactlyOnceSourceSupport.DISABLED)
+    disabled = tuple(url for url, support in reported if support == ExactlyOnceSourceSupport.DISABLED)
     return MixedGroup(
         str(own),
         breaking=tuple(sorted({*disabled, *topics.breaking})),
         disabled=disabled,
         other_topics=topics.differing,
-        unknown=tuple(url for url, support in told if not support),
+        unknown=tuple(url for url, support in reported if not support),
     )

@@ -13,12 +13,17 @@ Json = dict[str, Any]
 
 _SUMS: Final = ("records", "bytes", "rate", "skipped", "transactions", "aborted", "restarts", "open_records")
 _MESSAGE_LENGTH: Final = 500
+_AFTER_A_CAUSE: Final = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+"""The lines of a Python traceback between a cause and the error that followed from it."""
 _MORE: Final = " ..."
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker of the group: how much runs on it, its version, and since when it runs, in milliseconds since 1970.
+    """A worker of the group: how much runs on it, its version, and its start, in milliseconds since 1970.
 
     Version and start are None for a worker that does not report them.
     """
@@ -31,12 +36,15 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A group at one moment. `rows` are connectors by name, `silent` workers that did not answer, with the reason."""
+    """A group at one moment. `rows` are connectors by name.
+
+    `silent` are workers that did not answer, with the reasons.
+    """
 
     worker_id: str
     group_id: str
     workers: Mapping[str, WorkerView]
-    """All members of the group, and other workers that have something to run by the statuses."""
+    """All members of the group, and other workers that run something according to the statuses."""
     rows: Mapping[str, Json]
     silent: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,8 +53,8 @@ class Overview:
 class HidingTransaction:
     """An open transaction that has records in a topic.
 
-    `partitions` are the topic's partitions with its records. `connector` and `task` own its transactional id, None for
-    a transaction of another program.
+    `partitions` are the topic's partitions with records of the transaction. `connector` and `task` own its
+    transactional id; they are None if the transaction belongs to another program.
     """
 
     transactional_id: str
@@ -62,7 +70,7 @@ class HidingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """How far read_committed consumers can read a topic: of each partition the last stable offset, and the end."""
+    """How far read_committed consumers can read a topic: the last stable offset and the end of each partition."""
 
     topic: str
     partitions: Mapping[int, tuple[int, int]]
@@ -71,9 +79,9 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ShownRecord:
-    """A record for people: key, value and headers are JSON as text, so that no reader rounds a number; None is a null.
+    """A record for display. Key, value and headers are JSON as text, so that no parser rounds a number; None is a null.
 
-    `timestamp` is in milliseconds since 1970. `cut` names which of `key`, `value` and `headers` are longer than shown.
+    `timestamp` is in milliseconds since 1970. `cut` names which of `key`, `value` and `headers` were shortened.
     """
 
     partition: int
@@ -87,7 +95,7 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecords:
-    """Offsets of a partition whose records are not shown, and the reason, for people."""
+    """Offsets of a partition whose records are not shown, with a reason that users can read."""
 
     partition: int
     first_offset: int
@@ -97,10 +105,10 @@ class SkippedRecords:
 
 @dataclass(frozen=True, slots=True)
 class RecordsView:
-    """The last records of a topic, the newest first, as `connector` converts them; `connectors` are all that write it.
+    """The last records of a topic, newest first, as `connector` converts them. All `connectors` write to this topic.
 
-    `complete`: they are the last ones of all partitions besides those that were `skipped`, and no limit ended the search
-    for them early.
+    `complete` means that these are the last records of all partitions, except for those that were `skipped`: no limit
+    ended the search early.
     """
 
     topic: str
@@ -123,11 +131,11 @@ class Observation(ABC):
 
     @abstractmethod
     def here(self, connector: str | None = None) -> list[Json]:
-        """Return the activity of this worker's tasks: of one connector with its last transactions, or of all."""
+        """Return the activity of this worker's tasks: of one connector, including its last transactions, or of all."""
 
     @abstractmethod
     async def overview(self, authorization: str | None) -> Overview:
-        """Return all connectors, with the sums of their tasks on all workers.
+        """Return all connectors, each with the sums over its tasks on all workers.
 
         `authorization` has the user's credentials (the HTTP header), for requests to other workers.
         """
@@ -142,11 +150,11 @@ class Observation(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Keep nothing more."""
+        """Stop keeping figures and log lines."""
 
     @abstractmethod
     async def sample(self) -> None:
-        """Keep the figures of the step that has ended, as `history.STEP_SECONDS` divides time."""
+        """Keep the figures of the step that has just ended. A step takes `history.STEP_SECONDS`."""
 
     @abstractmethod
     def history_here(self, connector: str) -> list[HistoryPoint]:
@@ -166,17 +174,17 @@ class Observation(ABC):
 
     @abstractmethod
     async def topic(self, topic: str) -> TopicView:
-        """Return what read_committed consumers can read of a topic, and which transactions hide the rest.
+        """Return how far read_committed consumers can read a topic, and the open transactions that hide later records.
 
         Raises NotFoundError for an unknown topic.
         """
 
     @abstractmethod
     async def records(self, topic: str, count: int, connector: str | None) -> RecordsView:
-        """Return the last records of a topic, decoded as `connector` converts them, or any connector that writes it.
+        """Return the last records of a topic, decoded as records of `connector`, else of any connector that writes it.
 
         Raises NotFoundError for an unknown topic or connector, ForbiddenError for topics that no connector writes, and
-        ServiceUnavailableError while too many are read.
+        ServiceUnavailableError while too many topics are being read.
         """
 
     @abstractmethod
@@ -185,9 +193,10 @@ class Observation(ABC):
 
 
 def summed(tasks: Iterable[Mapping[str, Any]]) -> Json:
-    """Return the sums of a connector's tasks.
+    """Return the sums over a connector's tasks.
 
-    The lag is None if a task does not report it. An open transaction is the oldest, a commit the newest of all tasks.
+    The lag is None if a task does not report it. The open transaction is the oldest one, and the commit the newest one,
+    of all tasks.
     """
     tasks = list(tasks)
     lags = [task["lag"] for task in tasks]
@@ -202,15 +211,22 @@ def summed(tasks: Iterable[Mapping[str, Any]]) -> Json:
 
 
 def message_of(trace: str | None) -> str | None:
-    """Return the message of a trace, cut to the length that a table has room for."""
+    """Return the message of a trace, cut to the length that fits a table."""
     if not trace or not trace.strip():
         return None
-    message = _message_line(trace.strip().splitlines())
+    message = message_line(trace)
     return message if len(message) <= _MESSAGE_LENGTH else f"{message[: _MESSAGE_LENGTH - len(_MORE)]}{_MORE}"
 
 
-def _message_line(lines: Sequence[str]) -> str:
-    """Java's traces begin with the message, Python's have it after the last frame."""
+def message_line(trace: str) -> str:
+    """Return the line with the message of a trace.
+
+    Java's traces begin with this line. Python's traces have the causes first; the message of the error itself follows
+    its last frame. A traceback without frames ends with the message.
+    """
+    lines = trace.strip().splitlines() or [""]
+    error = max((number + 1 for number, line in enumerate(lines) if line in _AFTER_A_CAUSE), default=0)
+    lines = [line for line in lines[error:] if line] or lines
     if not lines[0].startswith("Traceback"):
         return lines[0]
     frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
@@ -218,6 +234,6 @@ def _message_line(lines: Sequence[str]) -> str:
 
 
 def changed_rows(before: Mapping[str, Json], now: Mapping[str, Json]) -> dict[str, Json | None]:
-    """Return the rows that are new or differ, and None for those that are gone."""
+    """Return the rows that are new or have changed, and None for rows that no longer exist."""
     changed: dict[str, Json | None] = {name: row for name, row in now.items() if before.get(name) != row}
     return changed | dict.fromkeys(before.keys() - now.keys())

@@ -1,4 +1,4 @@
-"""Determines which of a connector and its tasks a restart request restarts (KIP-745). Pure."""
+"""Determines which parts a restart request restarts: the connector, and which of its tasks (KIP-745). Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.storage.statuses.table import StatusTable
 def restart_plan(request: RestartRequest, state: ClusterConfigState, statuses: StatusTable) -> list[Unit]:
     """Return the connector and the tasks to restart.
 
-    A stopped connector is included, and is stopped again after that; it has no tasks.
+    A stopped connector is included, too. After the restart it is stopped again, and it has no tasks.
     """
     name = request.connector
     if not state.contains(name):

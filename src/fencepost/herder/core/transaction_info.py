@@ -1,4 +1,4 @@
-"""Information about a task's transactions, for the layers and for other workers."""
+"""Information about a task's transactions, for the REST API and for other workers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
-    """A task's last commit since it started: its time in milliseconds since the epoch, and the committed offsets.
+    """A task's last commit since it started.
 
-    `offsets` are objects of `partition` and `offset`, None for an offset that was removed.
+    `at` is in milliseconds since the epoch. `records` is the number of committed records.
+
+    `offsets` are objects with `partition` and `offset`. `offset` is None if the offset was removed.
     """
 
     at: int
@@ -21,10 +23,13 @@ class TaskCommit:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransactionInfo:
-    """A task's transactional id, and its open transaction: its start in milliseconds since the epoch, and its size.
+    """A task's transactional id and open transaction.
 
-    `state` is its producer's: UNINITIALIZED, READY, IN_TRANSACTION, COMMITTING, ABORTING, FENCED, FAILED or CLOSED. It
-    is None, as is every later field, if no worker runs the task or the worker cannot be asked; `error` is the reason.
+    `open_since`, in milliseconds since the epoch, `records` and `bytes` describe the open transaction.
+
+    `state` is the producer's: UNINITIALIZED, READY, IN_TRANSACTION, COMMITTING, ABORTING, FENCED, FAILED or CLOSED. If
+    no worker runs the task, or its worker does not answer, `error` is the reason, and all other fields from `state` on
+    are None.
     """
 
     id: int
@@ -40,7 +45,7 @@ class TaskTransactionInfo:
     error: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return its JSON in the REST API."""
+        """Return the JSON for the REST API."""
         body = asdict(self)
         if self.error is None:
             del body["error"]
@@ -48,7 +53,7 @@ class TaskTransactionInfo:
 
     @classmethod
     def from_json(cls, body: Any) -> Self:
-        """Parse the JSON of another worker. Raises TypeError for anything else."""
+        """Parse the JSON of another worker. Raises TypeError if it does not have this form."""
         if not isinstance(body, Mapping):
             raise TypeError(f"{body!r} is not a task's transaction")
         commit = body.get("last_commit")

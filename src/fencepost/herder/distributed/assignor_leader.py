@@ -34,14 +34,17 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredWork:
-    """The work configured in the config topic: the offset up to which it was read, and each connector's task count."""
+    """The configured work: each connector's number of tasks, and the offset up to which the config topic was read."""
 
     config_offset: int
     task_counts: Mapping[str, int]
 
 
 class LeaderAssignor:
-    """Computes the assignments for each `Election` of this worker; for the group member's `assign`. Not thread-safe."""
+    """Computes the assignments for each `Election` of this worker. Not thread-safe.
+
+    The group member calls this object when it is elected as the leader.
+    """
 
     def __init__(
         self,
@@ -58,7 +61,8 @@ class LeaderAssignor:
         self._max_delay_ms = max_delay_ms
         self._clock_ms = clock_ms
         self._state: AssignorState | None = None
-        # This worker's assignment under the previous leader, for its first successful round as leader.
+        # This worker's assignment under the previous leader. The assignment is needed in this worker's first successful
+        # round as leader.
         self._inherited: Assignment | None = None
         self._owner_urls: Mapping[Unit, str] = {}
 
@@ -67,11 +71,11 @@ class LeaderAssignor:
         if not election.led_before:
             self._state, self._inherited = None, election.held
         configured = self._configured()
-        # Offsets of another config topic say nothing about this worker's.
+        # Offsets of members with another config topic cannot be compared with this worker's offset.
         own = election.members[election.leader].topics.config
         known = max(member.config_offset for member in election.members.values() if member.topics.config in (own, ""))
         if configured.config_offset < known:
-            _log.info("The config topic was read to %d here and to %d elsewhere", configured.config_offset, known)
+            _log.info("The config topic was read to offset %d here, to %d elsewhere", configured.config_offset, known)
             return _to_all(election, AssignmentError.CONFIG_MISMATCH, known)
         if election.protocol is ConnectProtocol.EAGER:
             return self._eagerly(election, configured)
@@ -84,8 +88,8 @@ class LeaderAssignor:
     def _eagerly(self, election: Election, configured: ConfiguredWork) -> Mapping[str, Assignment]:
         self._state = AssignorState()  # no member runs anything during a join
         if election.held is not None:
-            # The group was cooperative before, so no member stopped for the join: with an empty assignment all members join
-            # again, and stop before that by the eager rules.
+            # The group was cooperative before, so members did not stop their work for this join. An empty assignment
+            # makes all members join again. Under the eager protocol, they stop their work before they join.
             return _to_all(election, AssignmentError.CONFIG_MISMATCH, configured.config_offset)
         shares = assign_eagerly(election.members, all_work(configured.task_counts))
         self._remember_owners(election, shares)
@@ -121,7 +125,10 @@ def _runs(member: WorkerMetadata) -> Work:
 
 
 def _inherited(former: Assignment | None, members: Mapping[str, Member], work: Work) -> AssignorState:
-    """The initial state of a new leader: unowned work counts as the previous leader's, if that one has left."""
+    """Return the initial state of a new leader.
+
+    If the previous leader has left, it counts as the owner of all unowned work.
+    """
     if former is None or not former.leader or former.leader in members:
         return AssignorState()
     running = NOTHING.union(*(member.runs for member in members.values()))
@@ -167,7 +174,7 @@ def _assignment(
 
 
 def _files(election: Election) -> tuple[tuple[str, WorkerFiles], ...]:
-    """The directories that connectors may read on each member, if the members differ."""
+    """Return the directories that connectors may read on each member, if these differ between members."""
     found = {(member.url, member.files) for member in election.members.values() if member.files != UNKNOWN_FILES}
     return tuple(sorted(found, key=lambda member: member[0])) if len({files for _, files in found}) > 1 else ()
 

@@ -16,7 +16,7 @@ from fencepost.storage.errors import TopicReplacedError
 class ConfigTopic:
     """Reads the config topic, and says why it cannot be read. Only for the event loop.
 
-    `store` writes to it; `name` is the topic's.
+    `store` also writes to the topic. `name` is the topic's name.
     """
 
     def __init__(self, store: ConfigBackingStore, name: str, view: GroupView) -> None:
@@ -28,12 +28,15 @@ class ConfigTopic:
 
     @property
     def state(self) -> ClusterConfigState:
-        """The state that was read."""
+        """The state according to the records read so far."""
         return self.store.state
 
     @property
     def problem(self) -> str | None:
-        """The fatal error of the topic, or the leader's other topic, and the remedy; None if it is read."""
+        """Why the topic is not read, with the remedy; None if it is read.
+
+        The reason is a fatal error, or a leader that uses another topic.
+        """
         if not self._view.topics.knows_connectors:
             return self._view.topics.advice
         failure = self.store.fatal_failure
@@ -48,15 +51,15 @@ class ConfigTopic:
         return None if failure is None else f"The config topic {self.name} cannot be read: {failure}"
 
     def check(self) -> None:
-        """Raise RequestFailedError if the topic is not read because of a fatal error or another setting."""
+        """Raise RequestFailedError, with the `problem` as its text, if the topic is not read."""
         if (problem := self.problem) is not None:
             raise RequestFailedError(problem)
 
     async def read(self) -> None:
         """Read everything that was committed before this call.
 
-        Calls during a read share the next one: hundreds of tasks call this when they start. Raises as
-        `ConfigBackingStore.read_to_end`.
+        Calls during a read share the next read, because hundreds of tasks call this method when they start. Raises the
+        errors of `ConfigBackingStore.read_to_end`.
         """
         if self._next_read is None:
             self._next_read = asyncio.ensure_future(self._read_after(self._reading))

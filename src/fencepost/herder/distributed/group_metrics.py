@@ -1,4 +1,7 @@
-"""The metrics of a worker's membership in its group, under the names that Strimzi's rules give to Connect's."""
+"""The metrics of a worker's membership in its group.
+
+The metrics have the names that Strimzi's rules for the JMX exporter give to Connect's metrics.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +31,24 @@ _MIXED_PREFIX: Final = "fencepost_group_"
 _REBALANCE: Final = define(
     _REBALANCE_PREFIX,
     {
-        "epoch": "The current or last generation of this worker's group; 0 before the first",
+        "epoch": "The current generation of this worker's group, or the last one if it has left; 0 before the first",
         "completed_rebalances_total": "Rebalances that this worker completed",
         "rebalancing": "1 while this worker is joining its group, else 0",
         "rebalance_avg_time_ms": "Average time of the last minute's rebalances, in milliseconds",
         "rebalance_max_time_ms": "Longest time of the last minute's rebalances, in milliseconds",
-        "time_since_last_rebalance_ms": "Time since the last rebalance was completed, in milliseconds; NaN before it",
+        "time_since_last_rebalance_ms": "Time since this worker completed its last rebalance, in milliseconds; NaN before the first",
     },
 )
 _LEADER: Final = MetricDefinition(
     "kafka_connect_worker_rebalance_leader_name",
     MetricType.GAUGE,
-    "1 for the address of the worker that leads the group",
+    "1 with the address of the group's leader as the label leader_name",
     ("leader_name",),
 )
 _PROTOCOL: Final = MetricDefinition(
     "kafka_connect_worker_rebalance_connect_protocol",
     MetricType.GAUGE,
-    "1 for the protocol that the group speaks",
+    "1 with the group's rebalance protocol as the label connect_protocol",
     ("connect_protocol",),
 )
 _COORDINATOR: Final = define(
@@ -53,43 +56,43 @@ _COORDINATOR: Final = define(
     {
         "assigned_connectors": "Connectors assigned to this worker",
         "assigned_tasks": "Tasks assigned to this worker",
-        "heartbeat_rate": "Heartbeats per second that were answered in the last minute",
-        "heartbeat_total": "Heartbeats that were answered",
-        "heartbeat_response_time_max": "Longest time to an answer of the last minute's heartbeats, in milliseconds",
-        "last_heartbeat_seconds_ago": "Time since a heartbeat was last answered, in seconds; NaN before the first",
-        "join_rate": "Joins per second in the last minute",
-        "join_total": "Joins of the group",
+        "heartbeat_rate": "Heartbeats per second that the coordinator answered in the last minute",
+        "heartbeat_total": "Heartbeats that the coordinator answered",
+        "heartbeat_response_time_max": "Longest time until the coordinator answered a heartbeat in the last minute, in milliseconds",
+        "last_heartbeat_seconds_ago": "Time since the coordinator last answered a heartbeat, in seconds; NaN before the first answer",
+        "join_rate": "How often per second this worker joined its group in the last minute",
+        "join_total": "How often this worker joined its group (JoinGroup)",
         "join_time_avg": "Average time of the last minute's joins, in milliseconds",
         "join_time_max": "Longest time of the last minute's joins, in milliseconds",
-        "sync_rate": "Syncs with the group per second in the last minute",
-        "sync_total": "Syncs with the group",
+        "sync_rate": "How often per second this worker got its assignment in the last minute",
+        "sync_total": "How often this worker got its assignment (SyncGroup)",
         "sync_time_avg": "Average time of the last minute's syncs, in milliseconds",
         "sync_time_max": "Longest time of the last minute's syncs, in milliseconds",
         "rebalance_rate_per_hour": "Rebalances per hour, extrapolated from the last minute",
         "rebalance_total": "Rebalances that this worker completed",
         "rebalance_latency_avg": "Average time of the last minute's rebalances, in milliseconds",
         "rebalance_latency_max": "Longest time of the last minute's rebalances, in milliseconds",
-        "rebalance_latency_total": "Time of all rebalances, in milliseconds",
-        "failed_rebalance_rate_per_hour": "Failed attempts to join or sync per hour, extrapolated from the last minute",
-        "failed_rebalance_total": "Attempts to join or sync that failed",
-        "last_rebalance_seconds_ago": "Time since the last rebalance was completed, in seconds; NaN before it",
+        "rebalance_latency_total": "Total time of this worker's rebalances, in milliseconds",
+        "failed_rebalance_rate_per_hour": "Failed JoinGroup and SyncGroup requests per hour, extrapolated from the last minute",
+        "failed_rebalance_total": "Failed JoinGroup and SyncGroup requests",
+        "last_rebalance_seconds_ago": "Time since this worker completed its last rebalance, in seconds; NaN before the first",
     },
 )
 _FENCING: Final = define(
     _FENCING_PREFIX,
     {
         "rounds_total": "Fencing rounds that this worker ran as the leader of its group",
-        "failures_total": "Failed fencing rounds of this worker",
+        "failures_total": "Fencing rounds of this worker that failed",
     },
 )
 _MIXED: Final = define(
     _MIXED_PREFIX,
     {
-        "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while "
-        "others have enabled, or whose offsets or config topic differs from the leader's: while there are any, "
-        "exactly-once delivery does not hold",
-        "workers_of_unknown_support": "Workers of a group with exactly-once delivery that do not announce their "
-        "setting, such as Kafka Connect's",
+        "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while it is enabled on others, or "
+        "whose offsets or config topic differs from the leader's topic. Above 0, exactly-once delivery does not "
+        "hold",
+        "workers_of_unknown_support": "Workers that do not announce their exactly.once.source.support, such as Kafka Connect's own, in a group "
+        "with exactly-once delivery",
     },
 )
 _FENCING_TIME: Final = MetricDefinition(
@@ -105,11 +108,11 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     _FENCING_TIME,
     *_MIXED.values(),
 )
-"""All of them."""
+"""The definitions of all metrics of a group member."""
 
 
 class _Timed:
-    """The number of operations and their durations, in seconds."""
+    """A number of operations and their durations, in seconds."""
 
     def __init__(self) -> None:
         self._times, self._ones = Windowed(), Windowed()
@@ -184,7 +187,7 @@ class GroupMetrics(Collector):
                 self._epoch = membership.generation
 
     def judged(self, mixed: MixedGroup) -> None:
-        """Record the settings of the group's members."""
+        """Record the findings about the settings of the group's members."""
         with self._lock:
             self._breaking, self._unknown = len(mixed.breaking), len(mixed.unknown)
 
@@ -198,7 +201,7 @@ class GroupMetrics(Collector):
     # -- calls of Prometheus -----------------------------------------------------------------------------------
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry need not collect in order to register."""
+        """Return nothing, so that registering does not collect the metrics."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

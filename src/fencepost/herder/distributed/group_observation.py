@@ -1,6 +1,6 @@
 """Collects the data of a group for the page at /ui: the worker that gets the request asks the others for their tasks.
 
-The requests are those that the page itself may send, with its user's credentials.
+The page itself may send the same requests. They have the credentials of the page's user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE: Final = "/ui/api/here"
 """The path where a worker answers with its own tasks."""
 
 _ASKING_SECONDS: Final = 5.0
-"""A hanging worker must not hide the others for long."""
+"""The time-out for another worker's answer. A hanging worker must not hide the others for long."""
 
 
 class GroupObservation(LocalObservation):
@@ -69,19 +69,25 @@ class GroupObservation(LocalObservation):
         return sorted([*here, *itertools.chain(*found)], key=lambda line: int(line["at"]))
 
     async def _of_all(self, connector: str, part: str, authorization: str | None) -> list[list[Any]]:
-        """The data about a connector that other workers keep: those that run its tasks, or may have run them."""
+        """Return other workers' data about a connector.
+
+        The workers that run its tasks are asked, and all members of the group, because they may have run its tasks.
+        """
         path = f"{HERE}/{part}?connector={quote(connector, safe='')}"
         answers = await self._ask_all(self._workers([connector]) | self._members(), path, authorization, part)
         return [answer[part] for answer in answers.values() if not isinstance(answer, str)]
 
     def _workers(self, connectors: list[str]) -> set[str]:
-        """The other workers that run tasks of connectors, by the statuses."""
+        """Return the other workers that run tasks of connectors, according to the statuses."""
         table = self._parts.statuses.table
         owners = {status.worker_id for name in connectors for status in table.tasks(name).values()}
         return owners - {self._parts.worker_id, ""}
 
     def _members(self) -> set[str]:
-        """The other members of the group, as reported by its leader, unless that is a worker of Kafka Connect."""
+        """Return the other members of the group, as its leader reported them.
+
+        A leader of Kafka Connect reports none.
+        """
         return {urlsplit(url).netloc for url in self._view.members} - {self._parts.worker_id}
 
     async def _ask_all(
@@ -91,7 +97,10 @@ class GroupObservation(LocalObservation):
         return dict(zip(workers, answers, strict=True))
 
     async def _ask(self, worker: str, path: str, authorization: str | None, part: str) -> Json | str:
-        """Return another worker's answer, a dict with a list under `part`. If there is none, return the reason as text."""
+        """Return another worker's answer, a dict with a list under `part`.
+
+        Without such an answer, return the reason as text.
+        """
         url = f"{urlsplit(self._view.url).scheme}://{worker}{path}"
         headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
         try:
@@ -104,5 +113,5 @@ class GroupObservation(LocalObservation):
         except (FencepostError, ValueError, KeyError, TypeError) as error:
             _log.debug("The worker at %s does not report its %s", worker, part, exc_info=error)
             return str(error)
-        # A worker of Kafka Connect has no page.
+        # A worker of Kafka Connect does not serve this path, and answers with status 404.
         return answer if isinstance(listed, list) else f"It answered with status {response.status}"

@@ -1,7 +1,7 @@
-"""The parts of a worker of a group, as connectors, tasks and requests use any herder's parts (`HerderParts`).
+"""Implements HerderParts, which connectors, tasks and requests use, for a worker of a group.
 
-The rooms of the distributed herder are handed everything else separately: the config topic, the view of the group, the
-client for other workers. Only functions that are called on threads may run outside of the event loop.
+The modules of the distributed herder get everything else separately: the config topic, the view of the group, the
+client for other workers. All state belongs to the event loop; `run` makes blocking calls on other threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.storage.statuses.topic import StatusBackingStore
 
 
 class GroupParts(WorkerParts):
-    """The parts of a worker of a group. To be created on its event loop."""
+    """The parts of a worker of a group. Create this object on the worker's event loop."""
 
     def __init__(
         self,
@@ -59,7 +59,10 @@ class GroupParts(WorkerParts):
         return self._view.worker_id
 
     async def read_config_topic(self) -> None:
-        """Read everything that was committed to the config topic before this call. Raises as `ConfigTopic.read`."""
+        """Read everything that was committed to the config topic before this call.
+
+        Raises the errors of `ConfigTopic.read`.
+        """
         await self._config_topic.read()
 
     def report(
@@ -67,7 +70,8 @@ class GroupParts(WorkerParts):
     ) -> None:
         """Publish the state of a connector or a task.
 
-        A worker outside of its group publishes nothing: others may run its work, and have reported on it.
+        A worker outside of its group publishes nothing: other workers may run its connectors and tasks, and have
+        reported them.
         """
         if self._view.generation is None:
             self.statuses.disown(subject)
@@ -77,11 +81,14 @@ class GroupParts(WorkerParts):
 
     @property
     def requested(self) -> Worker:
-        """All configurations come from requests, so the worker's own limits apply, and the other members' ones for files."""
+        """The worker that validates configurations. All configurations come from requests.
+
+        If a configuration names files, the limits of the other members apply as well.
+        """
         return self.worker.agreeing(self._view.other_files)
 
     def worker_for(self, connector: str) -> Worker:
-        """Return the worker: its limits apply to all connectors."""
+        """Return the worker. Its limits apply to all connectors, because all configurations come from requests."""
         del connector
         return self.worker
 

@@ -16,9 +16,9 @@ from fencepost.herder.requests.connector_states import ConnectorStates
 
 
 class GroupRestarts:
-    """Restarts this worker's work, and names the worker that runs other work.
+    """Restarts connectors and tasks of this worker. If another worker runs them, raises an error with its address.
 
-    `url` is this worker's, `sync_timeout_ms` how long a restart of a task waits for the config topic.
+    `url` is this worker's address. `sync_timeout_ms` limits how long a restart of a task waits for the config topic.
     """
 
     def __init__(  # noqa: PLR0917 - each is used
@@ -42,11 +42,11 @@ class GroupRestarts:
     async def restart(self, unit: Unit) -> None:
         """Restart a connector or a task of this worker.
 
-        Raises NotAssignedError if another worker runs it, and for a task RebalanceNeededError while a rebalance is
-        pending.
+        Raises NotAssignedError if another worker runs the connector or task. For a task, raises RebalanceNeededError
+        while a rebalance is pending.
         """
         if isinstance(unit, ConnectorTaskId):
-            # A task that should not run any more must not be started by a request.
+            # A request must not start a task that should not run any more.
             await self._catch_up(unit)
             self._states.check_task(unit)
             if self._work.rebalance_due:

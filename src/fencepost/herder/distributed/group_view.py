@@ -1,4 +1,4 @@
-"""A worker of a group as the members see it, and the members as the worker sees them."""
+"""A worker of a group as the other members see it, and the members as the worker sees them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class GroupView:
     topics: GroupTopics
     """The members' internal topics."""
     generation: int | None = None
-    """The generation of the group that this worker is a member of, None outside of the group."""
+    """The generation of the group in which this worker is a member; None outside of the group."""
     members: tuple[str, ...] = ()
     """The URLs of the members, as far as their leader reported them."""
     other_files: tuple[PathsOfWorker, ...] = ()
-    """The directories that connectors may read on those members that differ from this one."""
+    """The directories that connectors may read on the other members, for each member that differs from this worker."""
 
     @classmethod
     def of(cls, config: WorkerConfig, url: str) -> Self:
@@ -57,7 +57,7 @@ class GroupView:
 
 
 def _announced(directory: str, paths: Sequence[str] | None) -> WorkerFiles:
-    """The directories as text that has a form in UTF-8, which names of directories need not have."""
+    """Return the directories as text that can be encoded in UTF-8. Names of directories may contain other bytes."""
     directory, *allowed = (path.encode(errors="backslashreplace").decode() for path in (directory, *(paths or ())))
     return WorkerFiles(directory, None if paths is None else tuple(allowed))
 

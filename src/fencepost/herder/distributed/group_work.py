@@ -39,7 +39,7 @@ from fencepost.herder.core.group_decisions import (
 from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
-from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
+from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.group_view import GroupView
 from fencepost.herder.distributed.leadership import Leadership
@@ -47,6 +47,7 @@ from fencepost.herder.distributed.readiness import Readiness, Standing
 from fencepost.herder.errors import MixedGroupError
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.herder.work.parts import HerderParts, delivers_at_least_once
+from fencepost.herder.work.start_checks import FencingChecks
 from fencepost.herder.work.task_work import TaskWork
 from fencepost.kafka.group.membership import Membership
 from fencepost.runtime.state import State
@@ -61,7 +62,7 @@ _READ_AGAIN_SECONDS: Final = 0.5
 class GroupWork:
     """Passes events of the group and the config topic to `decide`, and carries out its commands.
 
-    It is the group member's listener, and the config store's. `carry_out` gives the herder a command.
+    The object is the listener of the group member and of the config store. `carry_out` gives the herder a command.
     """
 
     def __init__(
@@ -93,14 +94,14 @@ class GroupWork:
     def _new_checks(self, is_current: Callable[[], bool]) -> StartChecks:
         if self._parts.config.exactly_once_source_support is not ExactlyOnceSourceSupport.ENABLED:
             return NoChecks()
-        return GroupChecks(self._parts, self._fencing, is_current)
+        return FencingChecks(self._parts, self._fencing, is_current)
 
     def has(self, unit: Unit) -> bool:
         """Whether a connector or task is assigned to this worker."""
         return unit in self._state.assigned
 
     def held(self, connector: str) -> str | None:
-        """Why tasks of a connector must not be started: the group is mixed."""
+        """Why tasks of a connector must not be started in a mixed group; None if they may start."""
         if self._view.topics.holds_tasks:
             return self._view.topics.advice
         mixed = self._view.mixed
@@ -112,7 +113,10 @@ class GroupWork:
         return self._state.rebalance_due
 
     def configured(self) -> ConfiguredWork:
-        """Return the work for the leader to assign. Called on the member's thread; notifies the loop."""
+        """Return the work that the leader must assign.
+
+        Called on the member's thread; reports `Elected` to the event loop.
+        """
         state = self._parts.state
         counts = state.task_counts
         with suppress(RuntimeError):  # the loop is closed
@@ -146,25 +150,25 @@ class GroupWork:
         self._give_herder(ConfigureTasks(connector))
 
     async def stop(self) -> None:
-        """Stop everything, and return once it has stopped."""
+        """Stop everything, and return when it has stopped."""
         if self._catching_up is not None:
             self._catching_up.cancel()
         # Work that was revoked before may still be stopping.
         await self._revoke(self._state.assigned | self.local.units)
 
     async def close(self) -> None:
-        """Stop everything for good: later assignments are not started."""
+        """Stop everything for good: later assignments are ignored."""
         self._closed = True
         await self.stop()
 
     # -- notifications of the group ------------------------------------------------------------------------------------
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
-        """Stop these, and return once they have stopped."""
+        """Stop the revoked connectors and tasks, and return when they have stopped."""
         await self._revoke(frozenset(connectors) | frozenset(tasks))
 
     def on_assigned(self, membership: Membership) -> None:
-        """Run the assignment, once the config topic is read up to the leader's offset."""
+        """Run the assignment as soon as the config topic is read up to the leader's offset."""
         if self._closed:
             return
         self._view.generation = membership.generation
@@ -211,8 +215,8 @@ class GroupWork:
         return found
 
     async def on_lost(self, reason: str) -> None:
-        """Stop everything, and return once it has stopped."""
-        _log.debug("Everything stops: %s", reason)
+        """Stop everything, and return when it has stopped."""
+        _log.debug("All connectors and tasks of this worker stop: %s", reason)
         self._view.generation = None
         self._readiness.become(Standing.JOINING)
         self._metrics.assigned(None)
@@ -220,7 +224,7 @@ class GroupWork:
         await self.stop()
 
     def on_failed(self, error: Exception) -> None:
-        """Report that this worker is not a member any more."""
+        """Report that this worker is not a member any longer."""
         self._readiness.become(Standing.CLOSED)
         self._leadership.lost()
         self._give_herder(EndWorker(error))
@@ -231,7 +235,7 @@ class GroupWork:
                 await self._parts.read_config_topic()
             except FencepostError as error:
                 _log.warning("The config topic cannot be read; retrying: %s", error)
-                self._readiness.look_again()
+                self._readiness.wake_waiters()
                 await asyncio.sleep(_READ_AGAIN_SECONDS)
             else:
                 break
@@ -263,7 +267,10 @@ class GroupWork:
             self._parts.report(unit, State.UNASSIGNED, error=error)
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
-        """Return whether the group decides if a fenced task is still this worker's; if it is, it restarts."""
+        """Return whether a rebalance will decide who owns a fenced task.
+
+        In that case, the task restarts here only when the rebalance has assigned it to this worker again.
+        """
         return bool(self._on(TaskFenced(task, self._parts.loop.time())))
 
     async def _revoke(self, units: Work) -> None:

@@ -42,7 +42,6 @@ from fencepost.herder.interface import Herder
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.requests.connector_requests import ConnectorRequests
 from fencepost.herder.requests.connector_states import ConnectorStates
-from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.logger_requests import LoggerRequests
 from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
@@ -93,7 +92,6 @@ class DistributedHerder(Herder):
         self._member = group_member(
             worker, group, view, topic=topic, assign=assignor, listener=self._work, metrics=metrics
         )
-        self._loggers = LoggerRegistry()
         self._answer_requests(client, rounds, assignor)
         self._cluster_id = ""
 
@@ -107,7 +105,7 @@ class DistributedHerder(Herder):
             parts, view, leadership, work=self._work.local, states=states, client=client
         )
         self.plugins = PluginRequests(parts)
-        self.loggers = LoggerRequests(parts, self._loggers)
+        self.loggers = LoggerRequests(parts)
         self.observation = GroupObservation(parts, view, states, client)
         self.peers = GroupRequests(leadership, rounds, transactions, self._task_configs)
 
@@ -129,14 +127,14 @@ class DistributedHerder(Herder):
         try:
             await asyncio.gather(*starting)
         finally:
-            # After a failure the others fail when the stores are closed; their errors are not needed.
+            # If one start fails, the others fail, too, once the stores are closed. Their errors say nothing more.
             for start in starting:
                 start.cancel()
         self._readiness.become(Standing.JOINING)
         self._member.start()
 
     def refuse_requests(self) -> None:
-        """Answer waiting and later requests that the worker stops."""
+        """Answer waiting and later requests with the message that the worker stops."""
         self._readiness.become(Standing.CLOSED)
 
     async def stop(self) -> None:
@@ -201,9 +199,9 @@ class DistributedHerder(Herder):
     def _on_config(self, event: ConfigEvent, state: ClusterConfigState) -> None:
         del state
         if isinstance(event, LoggerLevelRecord):
-            # Possibly one of a newer worker version.
+            # A newer version of a worker may have written a level that is unknown here.
             with suppress(BadRequestError):
-                self._loggers.set_level(event.logger, event.level)
+                self.loggers.set_level(event.logger, event.level)
         else:
             self._work.on_config(event)
 

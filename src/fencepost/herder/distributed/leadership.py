@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class LeadershipState(Enum):
-    """See the module's diagram."""
+    """The states in the module's diagram."""
 
     FOLLOWING = auto()
     CLAIMING = auto()
@@ -72,7 +72,7 @@ TRANSITIONS: Final[Mapping[LeadershipState, frozenset[LeadershipState]]] = {
 
 
 class Leadership:
-    """Tracks the leader, and does the leader's writes. `carry_out` gives the herder a command."""
+    """Tracks the leader, and writes as the leader. `carry_out` gives the herder a command."""
 
     def __init__(
         self,
@@ -87,19 +87,19 @@ class Leadership:
         self._carry_out = carry_out
         self._state = LeadershipState.FOLLOWING
         self._changed = asyncio.Condition()
-        # Not a thread lock: a write in progress must not change what another write depends on.
+        # An asyncio lock, held during a whole write: a write may depend on everything that was written before it.
         self._turn = asyncio.Lock()
-        # Whether the config topic may have writes of this worker that it has not read back.
+        # Whether the config topic may have records of this worker that it has not read back yet.
         self._unread = False
         self._term: asyncio.Task[None] | None = None
         self._refusal: FencepostError | None = None
-        # The number of consecutive writes that lost the privilege.
+        # How many writes in a row have lost the privilege.
         self._failures = 0
         self._key_failure = ""
         self._accepted = AcceptedRequests()
         self.membership: Membership | None = None
         self.key_problem: str | None = None
-        """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
+        """If this worker leads the group and the broker refuses its session key: the reason and the remedy."""
 
     @property
     def leads(self) -> bool:
@@ -134,7 +134,9 @@ class Leadership:
         return Signer(key.key, self._group.signature_algorithm)
 
     async def signed(self, request: Callable[[Signer | None], Awaitable[T]]) -> T:
-        """Send a request to another worker; again if its signature is refused and there is a newer session key.
+        """Send a request to another worker.
+
+        If its signature is refused and there is a newer session key, send it again.
 
         Raises the errors of the request, of `signer`, and of reading the config topic.
         """
@@ -142,7 +144,7 @@ class Leadership:
         try:
             return await request(signer)
         except ForbiddenError:
-            # The leader uses a key as soon as it is written, and this worker may not have read it yet.
+            # The leader uses a new key as soon as it is written. This worker may not have read it yet.
             await self._topic.read()
             if self.signer == signer:
                 raise
@@ -163,7 +165,7 @@ class Leadership:
         self._step_down()
 
     def verify(self, request: SignedRequest) -> None:
-        """Check a request of another worker. Raises as `SignedRequest.verify` and `AcceptedRequests.accept`."""
+        """Check another worker's request. Raises the errors of `SignedRequest.verify` and `AcceptedRequests.accept`."""
         if self._sessioned:
             key, now_ms = self._topic.state.session_key, time.time_ns() // 1_000_000
             request.verify(
@@ -173,11 +175,12 @@ class Leadership:
                 bound=self._fencepost_only,
             )
             if self.leads:
-                # Another worker passes the request on, and it may come back to this one.
+                # Only the leader records a request as accepted. Any other worker forwards the request, and may get it
+                # again.
                 self._accepted.accept(request, now_ms=now_ms)
 
     async def require(self) -> None:
-        """Return if this worker leads, once it may write.
+        """Return once this worker may write as the leader.
 
         Raises NotLeaderError, ServiceUnavailableError if the leader is not known yet, and RequestFailedError if the
         write privilege cannot be claimed.
@@ -192,17 +195,17 @@ class Leadership:
             )
 
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
-        """Write as leader once all earlier writes, even failed ones, are read back.
+        """Write as leader, after all earlier writes, even failed ones, are read back.
 
-        `check` is called right before it and may raise. Raises as `require`, BadRequestError for records that are too
-        large, RequestFailedError if it fails, and the errors of reading the config topic.
+        `check` is called right before the write and may raise. Raises the errors of `require` and of reading the config
+        topic, BadRequestError for records that are too large, and RequestFailedError if the write fails.
         """
         await self.require()
-        # The caller may stop waiting; the next write still waits.
+        # The caller may stop waiting, but the next write still waits for this one.
         return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write that a connector's former tasks are fenced and this number of tasks may start. Raises as `write`."""
+        """Write that former tasks are fenced, and that `count` tasks may start. Raises the errors of `write`."""
         await self.write(lambda: self._topic.store.put_task_count(connector, count), check=check)
 
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
@@ -224,10 +227,11 @@ class Leadership:
     async def _catch_up(self) -> None:
         """Read back the records that an earlier, failed write may have left in the config topic.
 
-        Otherwise task configurations that could not be read back in time would be treated as fenced, because a task
-        count record for the previous ones would follow them.
+        These records may be task configurations. If this worker did not read them, it might next write a task count
+        record for the previous configurations. In the topic, that record would follow the new configurations, so the
+        new ones would be treated as fenced.
         """
-        # A failed write may have lost the privilege while this one waited for its turn.
+        # While this write waited for its turn, another write may have failed and lost the privilege.
         await self.require()
         if self._unread:
             await self._topic.read()
@@ -267,7 +271,10 @@ class Leadership:
         self._failures, self._refusal = 0, None
 
     def _failed(self, error: ConfigWriteError | IllegalStateError) -> None:
-        """If a failed write lost the privilege, join the group again. Each failure in a row delays the next claim more."""
+        """If a failed write lost the privilege, join the group again.
+
+        Each consecutive failure delays the next claim more.
+        """
         if isinstance(error, IllegalStateError) or error.privilege_lost:
             self._failures, self._refusal = self._failures + 1, error
             self._step_down()
@@ -289,7 +296,7 @@ class Leadership:
     async def _claim(self) -> bool:
         """Try to claim the privilege; if that fails, pause before the next attempt.
 
-        The reason of the failure is logged when it changes.
+        The reason of the failure is logged only when it changes.
         """
         try:
             await asyncio.wrap_future(self._topic.store.claim_write_privilege())
@@ -332,7 +339,7 @@ class Leadership:
         if term is not None:
             term.cancel()
         if self._is_leader:
-            # Only the group can determine its leader.
+            # Only the group can determine whether this worker is still its leader.
             self._readiness.become(Standing.JOINING)
         self._become(LeadershipState.FOLLOWING)
         # Notify the waiters for the claim.
@@ -349,5 +356,5 @@ class Leadership:
 
 
 def claim_pause_s(failures: int) -> float:
-    """Return the seconds before a leader claims the privilege again that writes lost `failures` times in a row."""
+    """Return the seconds to wait before the privilege is claimed again, if `failures` writes in a row have lost it."""
     return min(_LONGEST_PAUSE_SECONDS, _CLAIM_AGAIN_SECONDS * 2.0 ** min(failures - 1, 10)) if failures else 0.0

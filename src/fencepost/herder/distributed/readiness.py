@@ -20,12 +20,12 @@ from fencepost.api.errors import IllegalStateError
 from fencepost.herder.errors import ServiceUnavailableError
 from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS
 
-# The rest of a request's time is for processing it, or for answering why it was not processed.
+# Requests wait a bit less than their time limit, so that there is time to process them, or to answer why they failed.
 _PATIENCE_SECONDS: Final = REQUEST_TIMEOUT_SECONDS - 5.0
 
 
 class Standing(Enum):
-    """See the module's diagram. The values describe the state in messages."""
+    """The states in the module's diagram. The values describe the state in messages."""
 
     STARTING = "has yet to reach the brokers and to read its topics"
     JOINING = "is joining its group"
@@ -61,10 +61,10 @@ class Readiness:
             raise IllegalStateError(f"A worker is {self._standing.name} and cannot become {standing.name}")
         if self._standing is not Standing.CLOSED:
             self._standing = standing
-        self.look_again()
+        self.wake_waiters()
 
-    def look_again(self) -> None:
-        """Let the waiters check whether to keep waiting."""
+    def wake_waiters(self) -> None:
+        """Let the waiters check again whether to keep waiting."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)

@@ -11,12 +11,12 @@ from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status
 from fencepost.storage.statuses.topic import StatusBackingStore
 
-# States that do not depend on a running worker.
+# These states stay valid when the worker that reported them does not run any longer.
 _AT_REST: Final = frozenset({State.FAILED, State.STOPPED, State.UNASSIGNED})
 
 
 class ShownStatuses:
-    """The valid state and trace of each status."""
+    """Returns the valid state and trace of each status."""
 
     def __init__(self, view: GroupView, statuses: StatusBackingStore, is_cut_off: Callable[[], bool]) -> None:
         """`is_cut_off` returns whether this worker has not reached the group's coordinator for a session timeout."""
@@ -27,14 +27,16 @@ class ShownStatuses:
     def __call__(self, subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
         """Return a status's state and trace, corrected if they are not valid any more.
 
-        This worker's reports are invalid once it has stopped that work. It cannot write that to the status topic: outside
-        of its group, others may have reported on the work. While it is disconnected, others may also have stopped.
+        A report of this worker is invalid once this worker has stopped the connector or task. The correction is only
+        shown: a worker outside of its group must not write it to the status topic, because other workers may have
+        reported newer states. While this worker is disconnected, the reports of other workers are uncertain, because
+        these may have stopped as well.
         """
         view, known = self._view, (status.state, status.trace)
         if status.state in _AT_REST:
             return known
         if status.worker_id == view.worker_id:
-            stands = view.generation is not None and self._statuses.stands_by(subject)
+            stands = view.generation is not None and self._statuses.owns(subject)
             return known if stands else (State.UNASSIGNED, None)
         if view.generation is None and self._is_cut_off():
             return State.UNASSIGNED, (

@@ -1,8 +1,8 @@
 """Writes the task configurations of connectors to the config topic, through the leader.
 
-A stopped connector has none. Apache's leaders write a stop as two records, and one may die in between or write task
-configurations after it: a stopped connector with tasks loses them again, and task configurations are requested from a
-started connector without any.
+A stopped connector has no task configurations. Apache's leaders write a stop as two records: a leader may die between
+them, or write task configurations after them. So the tasks of a stopped connector are removed whenever they are found,
+and a started connector without task configurations is asked for them.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class TaskConfigs(MergedRequests):
         self._client = client
         self._leadership = leadership
         self._local = local
-        # Pauses after failures; a new request ends the pause: for example, the brokers may be back.
+        # Pauses after failures. A new request ends the pause, because the cause may be gone: the brokers may be back.
         self._pauses: dict[str, asyncio.Event] = {}
 
     def request(self, connector: str) -> None:
-        """Reconcile a connector's tasks soon; requests until then are merged.
+        """Reconcile a connector's tasks soon. Requests that come until then are merged.
 
-        A stopped connector loses its tasks, if this worker leads; another one is asked for its task configurations, if it
-        runs here.
+        A stopped connector loses its tasks, if this worker leads. Any other connector is asked for its task
+        configurations, if it runs here.
         """
         super().request(connector)
         if connector in self._pauses:
@@ -66,9 +66,10 @@ class TaskConfigs(MergedRequests):
         """
         await self._leadership.require()
         if self._topic.state.target_state(connector) is TargetState.STOPPED:
-            # Any worker writes the resumption, and the requesting worker may have read it first.
+            # Any worker may write that a connector is resumed. The requesting worker may have read that record already,
+            # and this worker not yet.
             await self._topic.read()
-        # A stop may have been written since the connector was asked.
+        # A stop may have been written after the connector was asked.
         await self._write(connector, configs, lambda: self._is_wanted(connector, configs))
 
     async def _take_away(self, connector: str) -> None:
@@ -85,7 +86,7 @@ class TaskConfigs(MergedRequests):
             await self._leadership.write(lambda: self._put(connector, configs), check=check)
 
     def _put(self, connector: str, configs: Sequence[Mapping[str, str]]) -> Future[None]:
-        # Called on a thread of the store, with the connector's configuration at that time.
+        # This is called on a thread of the store, with the connector's configuration at that time.
         if self._leadership.all_enabled:
             return self._topic.store.put_task_configs(connector, configs, continues=self._continue)
         return self._topic.store.put_task_configs(connector, configs)
@@ -107,14 +108,18 @@ class TaskConfigs(MergedRequests):
                 self._refuse(connector, error)
                 return
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
-                refusals += isinstance(error, BadRequestError)
-                # Apache's leader refuses tasks until it has read that the connector is resumed.
+                # Apache's leader refuses task configurations until it has read that the connector is resumed. A
+                # retriable error of the connector often passes soon, too.
+                refusals += isinstance(error, BadRequestError) or plugin_location(error) is not None
                 if _is_shown(error) or refusals > _EARLY_REFUSALS:
-                    # Nothing else shows why the connector has no tasks, or outdated ones.
+                    # The connector's status is the only place where users see why its tasks are missing or outdated.
                     self._refuse(connector, error)
                 pause = backoff.next_s()
                 _log.warning(
-                    "Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, describe_error(error)
+                    "The tasks of connector %s are not updated; retrying in %.1f s: %s",
+                    connector,
+                    pause,
+                    describe_error(error),
                 )
                 await self._pause(connector, pause)
                 self._asked.discard(connector)
@@ -132,7 +137,7 @@ class TaskConfigs(MergedRequests):
     def _refuse(self, connector: str, error: Exception) -> None:
         work = self._local.find(connector)
         if work is not None:
-            work.refuse_tasks(error)
+            work.report_invalid_task_configs(error)
 
     async def _configure(self, connector: str) -> None:
         if self._topic.state.target_state(connector) is TargetState.STOPPED:
@@ -145,7 +150,7 @@ class TaskConfigs(MergedRequests):
             return
         if not self._topic.state.has_tasks(connector, configs):
             await self._send(connector, configs)
-        work.take_tasks()
+        work.clear_invalid_task_configs()
 
     async def _send(self, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
         try:
@@ -167,10 +172,10 @@ class TaskConfigs(MergedRequests):
 
 
 def _is_shown(error: Exception) -> bool:
-    """Whether a retry alone does not help: a plugin failed, or the leader refuses this worker's signature."""
+    """Whether a user must fix the error: a plugin failed, or the leader refused this worker's signature."""
     by_plugin = plugin_location(error) is not None and not isinstance(error, RetriableError)
     return by_plugin or isinstance(error, ForbiddenError)
 
 
 class _NotWantedError(FencepostError):
-    """Task configurations must not be stored: they already are, or the connector is stopped or deleted."""
+    """The task configurations must not be stored: they are stored already, or the connector is stopped or deleted."""

@@ -80,7 +80,7 @@ class GroupTransactions(Transactions):
 async def ask(
     client: RestClient, url: str, connector: str, signer: Signer | None, authorization: str | None, *, seconds: float
 ) -> list[TaskTransactionInfo] | str:
-    """Return a worker's transactions of a connector's tasks, or the reason why they are unknown."""
+    """Return a worker's transactions of a connector's tasks, or a text that says why they are unknown."""
     try:
         async with asyncio.timeout(seconds):
             bodies = await client.task_transactions(url, connector, signer, authorization)
@@ -89,4 +89,4 @@ async def ask(
         return f"The worker at {url} did not answer within {seconds:g} s"
     except (FencepostError, TypeError) as error:
         _log.debug("The worker at %s does not report its transactions", url, exc_info=error)
-        return f"The worker at {url} does not tell: {error}"
+        return f"The worker at {url} does not report its transactions: {error}"

@@ -1,12 +1,13 @@
-"""Signatures of requests between the workers of a group (KIP-507), and the parts of a request that they cover.
+"""Signatures of requests between the workers of a group (KIP-507), and which parts of a request they cover.
 
-A worker signs the body of a request (no bytes, if it has none) with the session key, which the leader distributes
-through the config topic. Java workers do the same, so the headers and the algorithms have their names.
+A worker signs the body of a request (an empty one, if there is none) with the session key, which the leader distributes
+through the config topic. Java workers do the same, so the headers and the algorithms have Java's names.
 
 An attacker who sees such a request can replay its body, for another connector and at any time until the key changes. So
-fencepost's workers send a second signature, which binds the first to the method, the path, the time and an id. They
-require it of each other in a group without other workers; a Java worker ignores it. A worker accepts each of these
-requests once (`AcceptedRequests`): the id distinguishes tasks that start within the same millisecond.
+fencepost's workers send a second signature, which binds the first to the method, the path, the time and an id. In a
+group that has only fencepost's workers, they require it of each other; a Java worker ignores it. A worker accepts each
+of these requests only once (`AcceptedRequests`). The id distinguishes the requests of tasks that start within the same
+millisecond.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _PURPOSE: Final = b"fencepost request"
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """An internal request with its signatures: headers as received, None if missing."""
+    """An internal request with its signatures. Headers are as received; a missing one is None."""
 
     method: str
     path: str
-    """The path as sent, percent-encoded and without the query, because forwarding workers change the query."""
+    """The path as sent, percent-encoded. It has no query, because workers that forward a request change the query."""
     body: bytes
     signature: str | None
     algorithm: str | None
@@ -62,7 +63,7 @@ class SignedRequest:
 
     @classmethod
     def of(cls, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Self:
-        """Return a request with the values of its headers."""
+        """Return a request with the values from its headers."""
         return cls(method, path, body, *(headers.get(name) for name in HEADERS))
 
     def verify(
@@ -73,11 +74,11 @@ class SignedRequest:
         now_ms: int,
         bound: bool = False,
     ) -> None:
-        """Check the signatures against the session key, None while this worker has none.
+        """Check the signatures with the session key, which is None while this worker has no key.
 
         With `bound` the second signature is required; if there is one, it is always checked. Raises BadRequestError if
-        a required one is missing, malformed or of another algorithm than `allowed`, ServiceUnavailableError without a
-        key, and ForbiddenError if a signature is wrong or too old.
+        a required signature is missing, malformed or of an algorithm that is not `allowed`, ServiceUnavailableError
+        without a key, and ForbiddenError if a signature is wrong or too old.
         """
         if not self.signature or not self.algorithm:
             raise BadRequestError(
@@ -122,21 +123,21 @@ class SignedRequest:
 
 
 class AcceptedRequests:
-    """Refuses a request that was accepted before: whoever sees one on the network could send it again.
+    """Refuses a request that was accepted before: somebody who saw it on the network could send it again.
 
-    Without it, a copy of earlier task configurations could replace newer ones while its signature is valid. It
-    remembers requests for as long as their signatures are valid, in this process only.
+    Otherwise, a copy of a request with earlier task configurations could replace newer ones as long as its signature is
+    valid. The object remembers requests for as long as their signatures are valid, in this process only.
     """
 
     def __init__(self) -> None:
-        # Signature to the last moment at which it is valid, in ms, the oldest request first.
+        # For each signature, the last moment at which it is valid, in ms; the oldest request first.
         self._valid_until: dict[str, int] = {}
 
     def accept(self, request: SignedRequest, *, now_ms: int) -> None:
         """Remember a verified request that changes something. Raises ForbiddenError if it is a copy."""
         if request.method == "GET" or not request.bound_signature or not request.time:
             return
-        # The digest, not the header's text: base64 has several spellings of it.
+        # The decoded digest is compared, because base64 has several texts for the same digest.
         signature = _encoded(_decoded(BOUND_SIGNATURE_HEADER, request.bound_signature))
         self._valid_until = {known: until for known, until in self._valid_until.items() if until >= now_ms}
         if signature in self._valid_until:
@@ -155,7 +156,7 @@ def _difference(now_ms: int, time_ms: int) -> str:
 def signed_headers(
     method: str, path: str, body: bytes, key: bytes, algorithm: str = SIGNATURE_ALGORITHM, *, now_ms: int
 ) -> dict[str, str]:
-    """Return the headers that sign a request with the session key, for both kinds of workers."""
+    """Return the headers that sign a request with the session key, for fencepost's workers and for Java workers."""
     request_id = secrets.token_hex(16)
     message = _bound_message(method, path, str(now_ms), request_id, body)
     return {
@@ -180,7 +181,8 @@ def _bound_message(method: str, path: str, time: str, request_id: str, body: byt
 
 
 def _bound_digest(message: bytes, key: bytes, algorithm: str) -> bytes:
-    # With a derived key, so that a signature of one kind is never valid as the other kind.
+    # The key is derived from the session key. So a body's signature is never valid as the bound signature, nor the
+    # bound signature as a body's.
     return _digest(message, _digest(_PURPOSE, key, algorithm), algorithm)
 
 

@@ -1,4 +1,4 @@
-"""Requests from one worker of a group to another: forwarded ones, and the internal ones that are signed (KIP-507)."""
+"""Requests from one worker of a group to another: forwarded requests, and internal ones, which are signed (KIP-507)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ REQUEST_TIMEOUT_SECONDS: Final = 90.0
 MISSING_RIGHT_HEADER: Final = "X-Fencepost-Missing-Right"
 """The header of a 500 answer caused by a missing ACL, for which Connect has no separate status."""
 
+UNANSWERED: Final = (
+    "Check that worker, and restart it if its process hangs or has lost its network: the group then goes on without it. It may "
+    "still do what was asked: look before you send the request again"
+)
+"""The advice about a worker that accepts connections, and does not answer."""
+
 _CONNECT_TIMEOUT_SECONDS: Final = 10.0
 
 _ERRORS: Final[Mapping[int, type[HerderError]]] = {
@@ -61,7 +67,7 @@ class WorkerResponse:
 
     @property
     def message(self) -> str:
-        """The message of an error in Connect's format; otherwise the unchanged body."""
+        """The message of an error in Connect's format; if the body has another format, the unchanged body."""
         try:
             return str(parse_json(self.body)["message"])
         except (ValueError, KeyError, TypeError):
@@ -85,10 +91,10 @@ class RestClient:
         body: bytes | None = None,
         signer: Signer | None = None,
     ) -> WorkerResponse:
-        """Send a request with an already percent-encoded address, signed if there is a `signer`.
+        """Send a request to an address that is already percent-encoded. The request is signed if there is a `signer`.
 
-        Raises RebalanceNeededError if the worker cannot be reached, and RequestFailedError if it does not answer: then
-        the request may have been processed.
+        Raises RebalanceNeededError if the worker cannot be reached. Raises RequestFailedError if it does not answer;
+        then the request may have been processed.
         """
         try:
             async with self._open().request(
@@ -114,8 +120,7 @@ class RestClient:
             ) from error
         except TimeoutError:
             raise RequestFailedError(
-                f"The worker at {url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s; it may still do what was "
-                "asked"
+                f"The worker at {url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s. {UNANSWERED}"
             ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise RequestFailedError(
@@ -177,7 +182,7 @@ class RestClient:
 def _signing(signer: Signer, body: bytes) -> aiohttp.ClientMiddlewareType:
     """Return the middleware that signs each attempt separately.
 
-    aiohttp sends a PUT again if its connection is lost, and the leader takes a signature once.
+    If the connection is lost, aiohttp sends a PUT again, but the leader accepts each signature only once.
     """
 
     async def sign(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -194,5 +199,5 @@ def _connector_url(worker_url: str, connector: str) -> str:
 
 
 def connection_failure(error: Exception) -> str:
-    """Return why a connection failed: aiohttp's own text mentions TLS even if the address is not HTTPS."""
+    """Return why a connection failed. aiohttp's own text mentions TLS even if the address is not HTTPS."""
     return str(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)

@@ -15,7 +15,7 @@ from fencepost.runtime.worker import Worker
 def validate_connector_config(worker: Worker, config: Mapping[str, str]) -> ConfigInfos:
     """Check a connector's configuration as a worker would run it. Warns about unknown properties.
 
-    Raises ConfigError if there is no connector class to check it, or if its code fails.
+    Raises ConfigError if the worker does not have its connector class, or if the class's code fails.
     """
     validation = worker.validate(config)
     validation.warn_of_unknown()

@@ -1,7 +1,9 @@
-"""Keeps the last lines of the log about each connector, for the page at /ui: in memory, and not many of them.
+"""Keeps the last log lines about each connector in memory, for the page at /ui. Their number and size are limited.
 
-The limits: 200 lines and 64 kB a connector, and 16 MB for all connectors of this worker together. Beyond these, a connector
-with more than its share loses its own oldest lines, and else the one that has logged nothing for the longest time.
+The limits: 200 lines and 64 kB for each connector, and 16 MB for all connectors of this worker together. A connector
+that exceeds its own limits loses its oldest lines. If all connectors together exceed their limit, the connector that
+has just logged loses its oldest lines, if it has more than an equal share. Otherwise the connector that has logged
+nothing for the longest time loses all of its lines.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ _LINES: Final = 200
 _RING_BYTES: Final = 64 * 1024
 _ALL_BYTES: Final = 16 * 1024 * 1024
 _LONGEST: Final = 8_000
-# The memory of a line besides its text, in bytes.
+# The memory that a line takes besides its text, in bytes.
 _LINE_BYTES: Final = 300
 
 
 class LogLine(NamedTuple):
-    """A line about a connector or one of its tasks; `at` is in milliseconds since 1970, `message` ends with a trace."""
+    """A line about a connector or a task. `at` is in milliseconds since 1970; `message` includes a trace at its end."""
 
     at: int
     level: str
@@ -36,7 +38,7 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How much is kept: lines and bytes of a connector, and bytes of all."""
+    """How much is kept: lines and bytes of each connector, and bytes of all connectors together."""
 
     lines: int = _LINES
     ring_bytes: int = _RING_BYTES
@@ -44,7 +46,7 @@ class LogLimits:
 
 
 class ConnectorLogs(logging.Handler):
-    """A handler of the root logger, from `start` to `stop`. Thread-safe."""
+    """A handler of the root logger. It works between `start` and `stop`. Thread-safe."""
 
     def __init__(self, limits: LogLimits | None = None) -> None:
         super().__init__()
@@ -54,15 +56,15 @@ class ConnectorLogs(logging.Handler):
         self.addFilter(ContextFilter())
 
     def start(self) -> None:
-        """Keep what is logged from now on."""
+        """Start keeping log records."""
         logging.getLogger().addHandler(self)
 
     def stop(self) -> None:
-        """Keep nothing more."""
+        """Stop keeping log records."""
         logging.getLogger().removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record that is about a connector."""
+        """Keep a log record if it is about a connector."""
         connector = getattr(record, "connector", None)
         if connector is None:
             return
@@ -78,7 +80,7 @@ class ConnectorLogs(logging.Handler):
         self._shrink(ring)
 
     def lines(self, connector: str) -> list[LogLine]:
-        """Return the lines about a connector, the oldest first, without the passwords that are known by now."""
+        """Return the lines about a connector, the oldest first. Passwords that are known by now are hidden."""
         self.acquire()
         try:
             ring = self._rings.get(connector)

@@ -195,7 +195,7 @@ class ConnectorRequests(Connectors):
         return replace(info, config=shown_config(info.config, await self._passwords(info.config)))
 
     async def _passwords(self, config: Mapping[str, str]) -> frozenset[str]:
-        # On a thread: the first use of a plugin imports it.
+        # The properties are determined on a thread, because the first use of a plugin imports it.
         return await self._parts.run(password_properties, self._parts.config, config)
 
     def _check_new(self, name: str, *, allow_replace: bool) -> None:

@@ -12,7 +12,7 @@ from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status
 
 Shown = Callable[[str | ConnectorTaskId, Status], tuple[str, str | None]]
-"""Returns the state and the trace to show of a connector or a task."""
+"""Returns which state and trace to show for a connector or a task."""
 
 
 def _as_reported(subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
@@ -21,7 +21,10 @@ def _as_reported(subject: str | ConnectorTaskId, status: Status) -> tuple[str, s
 
 
 class ConnectorStates:
-    """Shows connectors and tasks as this worker knows them. All methods raise NotFoundError for unknown ones."""
+    """Shows connectors and tasks as this worker knows them.
+
+    All methods raise NotFoundError for an unknown connector.
+    """
 
     def __init__(self, parts: HerderParts, shown: Shown = _as_reported) -> None:
         """`shown` returns a status's state and trace, corrected if they are not valid any more."""
@@ -69,7 +72,7 @@ class ConnectorStates:
         return self._task(task, status)
 
     def check_task(self, task: ConnectorTaskId) -> None:
-        """Raise NotFoundError unless there is such a task."""
+        """Raise NotFoundError if the connector has no task with this number."""
         self.config(task.connector)
         if self._parts.state.task_config(task) is None:
             raise NotFoundError(f"Connector {task.connector} has no task {task.task}")

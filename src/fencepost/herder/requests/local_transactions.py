@@ -38,9 +38,10 @@ def merge(
     answers: Mapping[str, list[TaskTransactionInfo] | str],
     group_id: str,
 ) -> list[TaskTransactionInfo]:
-    """Return the known transactions of each task, in the order of `owners`, the workers in the statuses.
+    """Return the transactions of each task in `owners`, in that order, from the answers of several workers.
 
-    For a task that moved since its last status, the answer of the worker that runs it is used.
+    `owners` are the workers that run the tasks according to the statuses. If a task has moved since its last status,
+    the answer of the worker that runs it now is used. If no answer has the task, the result has an `error`.
     """
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
     found = {transaction.id: transaction for some in lists for transaction in some}

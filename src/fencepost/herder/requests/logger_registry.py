@@ -1,4 +1,4 @@
-"""The levels of loggers, under Connect's names: the loggers are Python's, the levels log4j's."""
+"""The levels of loggers, under Connect's names: the loggers are Python's, the names of the levels are log4j's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LoggerRegistry:
         return self._level(name)
 
     def set_level(self, namespace: str, level: str) -> list[str]:
-        """Set the level of a logger, which may be new, and of all below it; return their names.
+        """Set the level of a logger, which may be new, and of all loggers below it. Return their names.
 
         Raises BadRequestError for an unknown level.
         """
@@ -63,7 +63,7 @@ class LoggerRegistry:
 
 
 def _name_of(number: int) -> str:
-    """Return the name of the most verbose level that does not pass more than `number`."""
+    """Return the name of the lowest level that is at least `number`; OFF if there is none."""
     return next((name for name, level in _LEVELS.items() if level >= number), "OFF")
 
 

@@ -41,7 +41,7 @@ _CLASS: Final = "connector.class"
 
 
 class LocalObservation(Observation):
-    """Shows a worker without a group; the one for a group adds the answers of its other workers."""
+    """Shows a worker without a group. The subclass for a group adds the answers of the group's other workers."""
 
     def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
@@ -57,7 +57,7 @@ class LocalObservation(Observation):
         return {"version": __version__, "started": self._started}
 
     def here(self, connector: str | None = None) -> list[Json]:
-        """Return the activity of this worker's tasks: of one connector with its last transactions, or of all."""
+        """Return the activity of this worker's tasks: of one connector, including its last transactions, or of all."""
         found = self._parts.worker.metrics.activities(connector)
         return [_task(task, activity, with_ended=connector is not None) for task, activity in found.items()]
 
@@ -83,7 +83,7 @@ class LocalObservation(Observation):
         running = Counter(task["worker_id"] for row in rows.values() for task in row["tasks"])
         connectors = Counter(row["worker_id"] for row in rows.values() if row["worker_id"])
         workers = {
-            worker: WorkerView(running[worker], connectors[worker], **_told(answers.get(worker, {})))
+            worker: WorkerView(running[worker], connectors[worker], **_version_and_start(answers.get(worker, {})))
             for worker in sorted({*answers, *silent, *running, *connectors})
         }
         return Overview(self._parts.worker_id, self._parts.config.group_id, workers, rows, silent)
@@ -108,11 +108,11 @@ class LocalObservation(Observation):
         self._logs.start()
 
     def stop(self) -> None:
-        """Keep no more log lines."""
+        """Stop keeping log lines."""
         self._logs.stop()
 
     async def sample(self) -> None:
-        """Keep the figures of the step that has ended."""
+        """Add the throughput and lag of this worker's connectors in the last step (20 s) to the history."""
         figures = await asyncio.to_thread(self._sampler.figures)
         self._history.record(_step() - 1, figures)
 
@@ -140,7 +140,7 @@ class LocalObservation(Observation):
         return self.logs_here(connector)
 
     async def topic(self, topic: str) -> TopicView:
-        """Return what read_committed consumers can read of a topic. Raises NotFoundError."""
+        """Return how far read_committed consumers can read a topic. Raises NotFoundError."""
         try:
             partitions, found = await asyncio.gather(
                 self._parts.run(self._ends, topic), self._parts.run(self._open_transactions)
@@ -192,14 +192,14 @@ class LocalObservation(Observation):
 
 
 def _step() -> int:
-    """The number of the step that has begun; a timer may be some milliseconds early."""
+    """Return the number of the step that has just begun. The timer that calls this may be some milliseconds early."""
     return round(time.time() * 1000 + _EARLY_MS) // (history.STEP_SECONDS * 1000)
 
 
 def hiding(
     found: Iterable[OpenTransaction], topic: str, owner: Callable[[str], ConnectorTaskId | None]
 ) -> Iterable[HidingTransaction]:
-    """Yield transactions with records in a topic, the oldest first; `owner` names the task of a transactional id."""
+    """Yield transactions with records in a topic, the oldest first. `owner` returns the task of a transactional id."""
     for transaction in found:
         partitions = [number for name, number in transaction.partitions if name == topic]
         if partitions:
@@ -242,10 +242,10 @@ def _task(task: ConnectorTaskId, activity: Activity, *, with_ended: bool) -> Jso
     return shown
 
 
-def _told(answer: Json) -> dict[str, Any]:
-    """The description that a worker sent, possibly of another version: missing fields are None."""
-    told = answer.get("worker")
-    version, started = (told.get("version"), told.get("started")) if isinstance(told, dict) else (None, None)
+def _version_and_start(answer: Json) -> dict[str, Any]:
+    """Return the version and the start in a worker's answer; an empty dict if that worker does not send them."""
+    worker = answer.get("worker")
+    version, started = (worker.get("version"), worker.get("started")) if isinstance(worker, dict) else (None, None)
     if not isinstance(version, str) or not isinstance(started, int):
         return {}
     return {"version": version, "started": started}

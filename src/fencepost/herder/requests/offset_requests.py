@@ -1,4 +1,8 @@
-"""Requests that show and change source offsets (KIP-875); the leader makes changes after fencing former tasks."""
+"""Requests that show and change source offsets (KIP-875).
+
+The leader changes offsets after it has fenced former tasks. All changes of a connector's offsets have one transactional id, so
+a change would fence another one of the same time: they are made one after the other.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,17 @@ from fencepost.api.errors import ConfigError, DataError, FencepostError, describ
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.entities import ConnectorOffset, ConnectorOffsetPage
-from fencepost.herder.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
+from fencepost.herder.errors import (
+    BadRequestError,
+    HerderError,
+    NotFoundError,
+    RebalanceNeededError,
+    RequestFailedError,
+)
 from fencepost.herder.interface import Offsets
+from fencepost.herder.requests.one_at_a_time import OneAtATime
 from fencepost.herder.work.parts import HerderParts, Leader
-from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError, UnknownOutcomeError
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, offsets_page, reset_offsets
 from fencepost.storage.configs.codec import Config, TargetState
 
@@ -24,10 +35,10 @@ class Fencing(Protocol):
     """Fences former tasks of a connector, as the leader."""
 
     async def lead(self, connector: str) -> None:
-        """Fence them. Raises the reason of a failure."""
+        """Fence the former tasks. Raises the error that prevented this."""
 
     async def confirm(self, connector: str) -> None:
-        """Read the config topic to its end. Raises if another worker may have started tasks meanwhile."""
+        """Read the config topic to its end. Raises an error if another worker may have started tasks since `lead`."""
 
 
 class OffsetRequests(Offsets):
@@ -37,6 +48,7 @@ class OffsetRequests(Offsets):
         self._parts = parts
         self._leader = leader
         self._fencing = fencing
+        self._changes = OneAtATime("the offsets")
 
     async def show(self, name: str) -> list[ConnectorOffset]:
         """Return a connector's offsets. Raises NotFoundError, and the errors of reading."""
@@ -48,7 +60,7 @@ class OffsetRequests(Offsets):
         return [ConnectorOffset(partition, offset) for partition, offset in offsets]
 
     async def page(self, name: str, after: str, limit: int) -> ConnectorOffsetPage:
-        """Return some of a connector's offsets. Raises as `show`."""
+        """Return some of a connector's offsets. Raises the errors of `show`."""
         await self._parts.joined()
         config = self._config(name)
         page = await self._parts.run(
@@ -57,7 +69,7 @@ class OffsetRequests(Offsets):
         return ConnectorOffsetPage([ConnectorOffset(*pair) for pair in page.offsets], page.next)
 
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
-        """Set offsets. Raises BadRequestError unless the connector is stopped, or if it refuses them."""
+        """Set offsets. Raises BadRequestError if the connector is not stopped, or if it refuses the offsets."""
         pairs = [(offset.partition, offset.offset) for offset in offsets]
         confirm = partial(self._confirm, name)
         told = await self._change(
@@ -66,7 +78,7 @@ class OffsetRequests(Offsets):
         return _message(name, "altered", told=told)
 
     async def reset(self, name: str) -> str:
-        """Remove all offsets. Raises as `alter`."""
+        """Remove all offsets. Raises the errors of `alter`."""
         confirm = partial(self._confirm, name)
         told = await self._change(
             name, lambda config: reset_offsets(self._parts.worker_for(name), config, confirm=confirm)
@@ -74,9 +86,18 @@ class OffsetRequests(Offsets):
         return _message(name, "reset", told=told)
 
     async def _change(self, name: str, change: Callable[[ConnectorConfig], bool]) -> bool:
+        # A request that this worker cannot process is refused or forwarded at once.
+        await self._require(name)
+        return await self._changes.run(name, partial(self._change_alone, name, change))
+
+    async def _require(self, name: str) -> None:
         await self._parts.joined()
         await self._leader.require()
         self._check(name)
+
+    async def _change_alone(self, name: str, change: Callable[[ConnectorConfig], bool]) -> bool:
+        # While the request waited for its turn, this worker may have lost its group, and the connector may have been resumed.
+        await self._require(name)
         if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
             await self._fence(name)
             self._check(name)
@@ -84,6 +105,17 @@ class OffsetRequests(Offsets):
             return await self._parts.run(self._with, name, self._config(name), change)
         except HerderError:
             raise
+        except ProducerFencedError as error:
+            raise RebalanceNeededError(
+                f"The change of the offsets of connector {name} was interrupted: the connector was started meanwhile, or "
+                "another worker of the group changed its offsets. Look at its offsets (GET), and send the request again if they "
+                "are not as wanted"
+            ) from error
+        except UnknownOutcomeError as error:
+            raise RequestFailedError(
+                f"It is not known whether the offsets of connector {name} are changed: {error.last_problem}. Look at its "
+                "offsets (GET), and send the request again if they are not as wanted"
+            ) from error
         except (ConfigError, DataError, RecordTooLargeError) as error:
             raise BadRequestError(f"The offsets of connector {name} are not changed: {error}") from error
         except FencepostError as error:
@@ -105,8 +137,8 @@ class OffsetRequests(Offsets):
             ) from error
 
     def _confirm(self, name: str) -> None:
-        # On a pool thread. This worker may have lost its group meanwhile, and its successor may have resumed the
-        # connector.
+        # This runs on a thread of the pool. Meanwhile this worker may have lost its group, and the next leader may have
+        # resumed the connector.
         self._parts.on_loop(self._read_and_check(name))
 
     async def _read_and_check(self, name: str) -> None:
@@ -129,7 +161,7 @@ class OffsetRequests(Offsets):
         return config
 
     def _with(self, name: str, config: Config, do: Callable[[ConnectorConfig], T]) -> T:
-        # On a pool thread: config providers may read files.
+        # This runs on a thread of the pool, because config providers may read files.
         return do(self._parts.worker_for(name).connector_config(config))
 
 

@@ -1,8 +1,9 @@
 """The plugins that a worker lists, and their properties.
 
-A plugin is listed under the Java class that it replaces, if any, because tools know that name; else under its Python
-path. Registered plugins are listed, those that configurations name by their Python paths, and the Java plugins in
-`plugin.path`. A registered plugin is listed under its Python path if a jar has the Java class that it replaces.
+A plugin that replaces a Java class is listed under the name of this class, because tools know that name. Any other
+plugin is listed under its Python path. The list has the registered plugins, the plugins that configurations name by
+their Python paths, and the Java plugins in `plugin.path`. If a jar has the Java class that a registered plugin
+replaces, the registered plugin is listed under its Python path.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from fencepost.config.java_plugins import CONNECT, JavaClass, JavaPlugin, java_p
 from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_scan import scan, scan_for
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
-from fencepost.config.plugins import PluginKind, find_plugin, java_class, plugin_entry_points, plugin_version
+from fencepost.config.plugins import (
+    CHAINS,
+    ROLES,
+    PluginKind,
+    find_plugin,
+    java_class,
+    plugin_entry_points,
+    plugin_version,
+)
 from fencepost.config.version_order import newest_first
 from fencepost.config.version_range import VersionRange
 from fencepost.herder.entities import ConfigKeyInfo, PluginInfo
@@ -44,16 +53,10 @@ _TYPES: Final = {
 }
 _CONVERTERS: Final = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
 
-_KINDS: Final = {
-    "connector.class": PluginKind.CONNECTOR,
-    "key.converter": PluginKind.CONVERTER,
-    "value.converter": PluginKind.CONVERTER,
-    "header.converter": PluginKind.HEADER_CONVERTER,
-}
-_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
-_CHAINED: Final = re.compile(r"(transforms|predicates)\..+\.type")
+_KINDS: Final = {"connector.class": PluginKind.CONNECTOR, **ROLES}
+_CHAINED: Final = re.compile(rf"({'|'.join(CHAINS)})\..+\.type")
 
-# Connect's property for the role of a converter, which tools expect.
+# Connect's property for the role of a converter. Tools expect it.
 _CONVERTER_TYPE: Final = ConfigKey(
     "converter.type", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.LOW,
     "The role of the converter: key, value or header. The worker sets it.", display_name="converter.type",
@@ -62,7 +65,7 @@ _CONVERTER_TYPE: Final = ConfigKey(
 
 @dataclass(frozen=True, slots=True)
 class InstalledPlugin:
-    """A plugin: its listed name, and all of its names."""
+    """A plugin: the name under which it is listed, and all of its names."""
 
     name: str
     names: frozenset[str]
@@ -82,24 +85,24 @@ class PluginCatalogue:
         """`configs` returns the configurations of the worker and of connectors, which may name further plugins."""
         self._sources = sources
         self._configs = configs
-        # Modules that failed to import, and were logged.
+        # Modules whose import failed. Each failure was logged.
         self._broken: set[str] = set()
 
     @property
     def plugins(self) -> Sequence[InstalledPlugin]:
-        """All importable plugins, by kind and name; failures of registered ones are logged."""
+        """All importable plugins, by kind and name. Failures of registered plugins are logged."""
         java = list(self._java())
-        registered = [_beside(plugin, java) for plugin in self._registered]
+        registered = [_without_java_names(plugin, java) for plugin in self._registered]
         known = {(plugin.kind, name) for plugin in (*registered, *java) for name in plugin.names}
         classes = {(plugin.kind, plugin.plugin_class) for plugin in (*registered, *java)}
         named = {named for config in self._configs() for named in _named_plugins(config)} - known
         found = [plugin for kind, name in named for plugin in _by_path(kind, name, self._sources)]
-        found += [plugin for plugin in self._plain() if (plugin.kind, plugin.name) not in named]
+        found += [plugin for plugin in self._module_plugins() if (plugin.kind, plugin.name) not in named]
         others = [plugin for plugin in found if (plugin.kind, plugin.plugin_class) not in classes]
         return sorted([*java, *registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
 
-    def _plain(self) -> Iterator[InstalledPlugin]:
-        """The plugins in plain modules of `plugin.path`. Only modules with plugins are imported."""
+    def _module_plugins(self) -> Iterator[InstalledPlugin]:
+        """Yield the plugins in plain modules of `plugin.path`. Only modules that contain plugins are imported."""
         for name in scan(self._sources.directories):
             module = name.rpartition(".")[0]
             if module in self._broken or not self._sources.admit(module):
@@ -119,7 +122,7 @@ class PluginCatalogue:
                 yield from installed
 
     def _java(self) -> Iterator[InstalledPlugin]:
-        """The Java plugins in jars. A version is asked of the JVM, once."""
+        """Yield the Java plugins in jars. The JVM is asked only once for the version of each."""
         kinds = {kind.java_base: kind for kind in _TYPES}
         for plugin in java_plugins(self._sources.directories):
             try:
@@ -140,18 +143,22 @@ class PluginCatalogue:
     def infos(self) -> list[PluginInfo]:
         """Return the listed plugins."""
         listed = (PluginInfo(plugin.name, _TYPES[plugin.kind], plugin.version) for plugin in self.plugins)
-        # Two folders may have the same version.
+        # Two folders may have the same version of a plugin.
         return list(dict.fromkeys(listed))
 
     def recommended(self, properties: Iterable[str], connector: JavaPlugin | None) -> dict[str, list[str]]:
-        """Return the classes that a configuration may name in each of these properties that names a part of a pipeline, by name.
+        """Return the class names to recommend, by property.
 
-        A Java `connector` has a pipeline in Java: Kafka Connect's own classes, and those in jars.
+        Only properties that name a part of a pipeline have recommendations.
+
+        If `connector` is a Java connector, its pipeline is in Java: the result has Kafka Connect's own classes and the
+        classes in jars.
         """
         asked = {name: kind for name in properties if (kind := _kind_of(name)) is not None}
         kinds = {name: kind for name, kind in asked.items() if kind is not PluginKind.CONNECTOR}
         wanted = set(kinds.values())
-        # The page asks as one types. So nothing is imported: a module that hangs would hang each validation.
+        # The page calls this with each typed character. So nothing is imported: a hanging module would block each
+        # validation.
         plain = {} if connector else scan_for(self._sources.directories, [kind.base.__name__ for kind in wanted])
         by_kind = {kind: self._recommended(kind, plain.get(kind.base.__name__, ()), connector) for kind in wanted}
         return {name: by_kind[kind] for name, kind in kinds.items()}
@@ -166,9 +173,10 @@ class PluginCatalogue:
         return sorted(own | {plugin.java_class for plugin in jars})
 
     def config(self, name: str, version: str | None = None) -> list[ConfigKeyInfo]:
-        """Return the properties of a plugin, given by class or alias; of several versions, the newest that is asked for.
+        """Return the properties of a plugin, given by class or alias, in the newest version that `version` allows.
 
-        Raises NotFoundError, and BadRequestError for a version that is not installed (a version or a range, as in a configuration).
+        Raises NotFoundError, and BadRequestError for a version that is not installed. `version` is a version or a
+        range, as in a configuration.
         """
         found = [plugin for plugin in self.plugins if name in plugin.names]
         if not found:
@@ -180,8 +188,8 @@ class PluginCatalogue:
         return [config_key_info(key) for key in _keys(_of_version(same, name, version))]
 
 
-def _beside(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> InstalledPlugin:
-    """Return a registered plugin without the names that Java connectors have."""
+def _without_java_names(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> InstalledPlugin:
+    """Return a registered plugin, without the names that it shares with a Java plugin."""
     taken = {name for one in java if one.kind is plugin.kind for name in one.names}
     if plugin.names.isdisjoint(taken):
         return plugin
@@ -190,7 +198,7 @@ def _beside(plugin: InstalledPlugin, java: Iterable[InstalledPlugin]) -> Install
 
 
 def _of_version(plugins: Sequence[InstalledPlugin], name: str, version: str | None) -> InstalledPlugin:
-    """The newest that is asked for. Raises BadRequestError if there is none."""
+    """Return the newest plugin that `version` allows. Raises BadRequestError if there is none."""
     try:
         asked = VersionRange.of("version", "latest" if version is None else version)
     except ConfigError as error:
@@ -216,14 +224,14 @@ def _keys(plugin: InstalledPlugin) -> list[ConfigKey]:
 
 
 def with_default(definitions: ConfigDef, name: str, default: str | None) -> dict[str, ConfigKey]:
-    """Return definitions by name, one of them with another default."""
+    """Return the definitions by name, with another default for the property `name`."""
     keys = dict(definitions.keys())
     keys[name] = replace(keys[name], default=default)
     return keys
 
 
 def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKind, str]]:
-    """The kind and name of each plugin in a configuration that can be looked up."""
+    """Yield the kind and the name of each plugin in a configuration, if it can be looked up."""
     for name, value in config.items():
         kind = _kind_of(name)
         if kind is not None and value:
@@ -231,13 +239,13 @@ def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKin
 
 
 def _kind_of(property_name: str) -> PluginKind | None:
-    """Return the kind of the plugin that a property names, None if it names none."""
+    """Return the kind of the plugin that a property names; None if the property names no plugin."""
     chained = _CHAINED.fullmatch(property_name)
-    return _KINDS.get(property_name) if chained is None else _CHAINS[chained[1]]
+    return _KINDS.get(property_name) if chained is None else CHAINS[chained[1]]
 
 
-def _in_package(name: str, path: str) -> bool:
-    """Whether a name is an old Python path of the class: configurations may have it, tools need not see it."""
+def _in_same_package(name: str, path: str) -> bool:
+    """Whether a name is in the same top-level package as a class's path. Tools need not show such a former path."""
     return name.partition(".")[0] == path.partition(".")[0]
 
 
@@ -264,5 +272,5 @@ def _installed(kind: PluginKind) -> Iterator[InstalledPlugin]:
         except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
             _log.error("The %s %s cannot be used: %s", kind.label, names[0], describe_error(error))
             continue
-        listed = next((name for name in names if "." in name and not _in_package(name, path)), path)
+        listed = next((name for name in names if "." in name and not _in_same_package(name, path)), path)
         yield InstalledPlugin(listed, frozenset({*names, path}), kind, plugin, version)

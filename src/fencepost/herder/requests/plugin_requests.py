@@ -1,4 +1,4 @@
-"""Requests about plugins, which are imported on threads."""
+"""Requests about plugins. Plugins are imported on threads."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class PluginRequests(Plugins):
         return await self._parts.run(self._catalogue.infos)
 
     async def config(self, plugin: str, version: str | None = None) -> list[ConfigKeyInfo]:
-        """Return the properties of a plugin. Raises as `PluginCatalogue.config`."""
+        """Return the properties of a plugin. Raises the errors of `PluginCatalogue.config`."""
         return await self._parts.run(self._catalogue.config, plugin, version)
 
     async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
-        """Check a connector's configuration. Raises ConfigError if it names no connector that could check it."""
+        """Check a connector's configuration. Raises ConfigError if the worker does not have its connector class."""
         return await self._parts.run(self._validated, config)
 
     def _validated(self, config: Mapping[str, str]) -> ConfigInfos:

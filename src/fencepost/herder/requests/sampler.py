@@ -1,4 +1,4 @@
-"""Takes the figures of this worker's connectors for the history that the page at /ui draws."""
+"""Samples the throughput and lag of this worker's connectors. The page at /ui shows their history."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fencepost.herder.core.history import StepFigures
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 
 Tasks = Callable[[], Mapping[ConnectorTaskId, TaskMetrics]]
-"""Returns the metrics of the tasks that run now. A task that was started again has new ones."""
+"""Returns the metrics of the tasks that run now. A restarted task has a new TaskMetrics."""
 
 
 class Sampler:
-    """Compares the counts of tasks with the counts of the sample before. For one thread."""
+    """Compares each task's number of committed records with the previous sample. Only one thread may use it."""
 
     def __init__(self, tasks: Tasks, clock: Callable[[], float] = time.monotonic) -> None:
         self._tasks = tasks
@@ -23,7 +23,7 @@ class Sampler:
         self._before: dict[ConnectorTaskId, tuple[TaskMetrics, int]] = {}
 
     def figures(self) -> dict[str, StepFigures]:
-        """Return the figures since the sample before, by connector."""
+        """Return the figures since the previous sample, by connector."""
         now = self._clock()
         seconds, self._at = max(now - self._at, 0.001), now
         before, self._before = self._before, {}

@@ -1,7 +1,7 @@
-"""Reads the last records of topics for the page at /ui, decoded as the connectors that write them convert them.
+"""Reads the last records of topics for the page at /ui, decoded by the converters of the connectors that write them.
 
-Only topics that connectors of this cluster write are read, with the connector's own consumer properties: what they may
-not read is not shown.
+Only topics that connectors of this cluster write are read. The reader has the connector's own consumer properties, so
+records that the connector may not read are not shown.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _WAITING: Final = 8
 _READING_MS: Final = 10_000
 _HELD_BYTES: Final = 8 * 1024 * 1024
 _READ_MEGABYTES: Final = 32
-"""The memory for the records of one fetch: a compressed batch may hold any amount of data."""
+"""The largest memory, in MiB, for the records of one fetch: a small compressed batch may contain any amount of data."""
 _TOO_LARGE: Final = (
     f"The batch of these records takes more than {_READ_MEGABYTES} MiB once it is decompressed, which is more than the page "
     "reads"
 )
 _FIRST_SPAN: Final = 4
-"""Few: records may be large, and the span grows as long as they are not."""
+"""The number of offsets in the first read. It is small, because records may be large; later reads may cover more."""
 _SHOWN: Final = 8_192
-"""The longest key, value or header that is shown, in characters."""
+"""The largest number of characters of a key, value or header that are shown."""
 _HEADERS: Final = 50
 
 _OFFSETS_TOPIC: Final = "offsets.storage.topic"
@@ -57,11 +57,11 @@ _REGISTRY_LIMITS: Final = {
     "http.read.timeout.ms": 5_000,
     "max.retries": 0,
 }
-"""The most that a converter's registry client may wait, while somebody looks at the page."""
+"""Limits for a converter's registry client. They are short, because a user waits for the page."""
 
 
 class TopicRecords:
-    """Reads topics on threads of its own, a few at once. Called on the event loop."""
+    """Reads topics on its own threads, a few at once. Call it on the event loop."""
 
     def __init__(self, parts: HerderParts, states: ConnectorStates) -> None:
         self._parts = parts
@@ -70,7 +70,7 @@ class TopicRecords:
         self._reads = 0
 
     async def read(self, topic: str, count: int, connector: str | None) -> RecordsView:
-        """Return the last records. Raises as Observation.records does, and the errors of reading a topic."""
+        """Return the last records. Raises the errors of `Observation.records`, and of reading a topic."""
         writers = self._writers(topic)
         if connector is not None:
             self._states.config(connector)
@@ -97,7 +97,7 @@ class TopicRecords:
         self._reads -= 1
 
     def _writers(self, topic: str) -> list[str]:
-        """The connectors that write to a topic. Raises ForbiddenError for topics with the state of workers."""
+        """Return the connectors that write to a topic. Raises ForbiddenError for topics with the state of workers."""
         names = self._parts.state.connectors()
         configs = {name: self._states.config(name) for name in names}
         internal = {each.name for each in self._parts.config.internal_topics}
@@ -125,7 +125,7 @@ class TopicRecords:
             value = _Shown(_decoder(by.value, is_key=False, guess=dead_letters))
             shown = [_shown(record, key, value) for record in reversed(found.records)]
         newest = sorted(skipped, key=lambda each: each.last_offset, reverse=True)[:count]
-        return shown, found.complete, [_told(each) for each in newest]
+        return shown, found.complete, [_skipped_records(each) for each in newest]
 
     def _last(self, config: ClientConfig, topic: str, count: int) -> tuple[LastRecords, set[SkippedBatch]]:
         deadline = Deadline.after(_READING_MS)
@@ -138,14 +138,14 @@ class TopicRecords:
             return found, set(reader.take_skipped())
 
 
-def _told(skipped: SkippedBatch) -> SkippedRecords:
+def _skipped_records(skipped: SkippedBatch) -> SkippedRecords:
     partition, first, last, problem = skipped
     why = _TOO_LARGE if not problem else f"The batch of these records cannot be read: {SECRETS.hidden(problem)}"
     return SkippedRecords(partition, first, last, why)
 
 
 def _converters(worker: WorkerConfig, config: ConnectorConfig) -> dict[str, str]:
-    """The properties of the connector's converters, or of the worker's in their place, with short waits for registries."""
+    """Return the properties of the connector's converters, or of the worker's, with short time-outs for registries."""
     found: dict[str, str] = {}
     for role in ("key.converter", "value.converter"):
         properties = config.properties if role in config.properties else worker.properties
@@ -160,7 +160,11 @@ def _number(text: str | None, otherwise: int) -> int:
 
 
 def _decoder(reading: RoleReading, *, is_key: bool, guess: bool) -> RecordDecoder:
-    """Return the decoder of keys or values. It guesses for dead letters, and for converters of plugins."""
+    """Return the decoder of keys or values.
+
+    With `guess`, the decoder guesses the format, as for dead letters. It also guesses the format of an unknown
+    converter.
+    """
     try:
         return reading.decoder("auto" if guess else None, is_key=is_key)
     except ConfigError:
@@ -168,14 +172,14 @@ def _decoder(reading: RoleReading, *, is_key: bool, guess: bool) -> RecordDecode
 
 
 class _Shown:
-    """Decodes keys or values. After a registry did not answer it is not asked again."""
+    """Decodes keys or values. After a request that its registry did not answer, the registry is not asked again."""
 
     def __init__(self, decode: RecordDecoder) -> None:
         self._decode = decode
         self._problem: str | None = None
 
     def __call__(self, data: bytes | None, headers: Mapping[str, bytes | None]) -> str | None:
-        """Return JSON as text. Kafka's null is None, JSON's null a text."""
+        """Return JSON as text. A null of Kafka becomes None; a null of JSON becomes a text."""
         return None if data is None else _text(self._decoded(data, headers))
 
     def _decoded(self, data: bytes, headers: Mapping[str, bytes | None]) -> Any:
@@ -214,7 +218,7 @@ def _header(data: bytes | None) -> str | None:
 
 
 def _text(value: Any) -> str:
-    """Decoded data as JSON, without the passwords that the worker knows."""
+    """Return decoded data as JSON, without the passwords that the worker knows."""
     return SECRETS.hidden(to_json(value))
 
 

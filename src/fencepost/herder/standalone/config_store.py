@@ -1,6 +1,6 @@
 """The configurations of a standalone worker's connectors, in memory only.
 
-They are applied like the records of a config topic, without writing any.
+Changes have the same effects as records of a config topic, but no records are written.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent, app
 
 
 class MemoryConfigs:
-    """Only for the herder's event loop.
+    """The configurations. Only for the herder's event loop.
 
-    `listener` is called with the changes of each write, once all are in the state.
+    After each write, when all its changes are in the state, `listener` is called with them.
     """
 
     def __init__(self, listener: Callable[[ConfigEvent], None]) -> None:
@@ -34,7 +34,7 @@ class MemoryConfigs:
         self._of_files: set[str] = set()
 
     def is_of_file(self, connector: str) -> bool:
-        """Whether a connector's configuration is the one in its file."""
+        """Whether a connector's configuration comes from a file."""
         return connector in self._of_files
 
     def load(self, connector: str, config: Config) -> None:
@@ -54,7 +54,7 @@ class MemoryConfigs:
         return self._apply(*tasks, CommitRecord(connector, len(tasks)))
 
     def stop_connector(self, connector: str) -> Future[None]:
-        """Remove a connector's tasks, and set it to STOPPED."""
+        """Remove a connector's tasks, and set its target state to STOPPED."""
         return self._apply(CommitRecord(connector, 0), TargetStateRecord(connector, TargetState.STOPPED))
 
     def remove_connector(self, connector: str) -> Future[None]:

@@ -6,7 +6,7 @@ One event loop owns all state. Configurations and states are in memory; source o
                         ^                                          │          │
                         └── TaskConfigurations <──── asked anew ───┘          └──> StandaloneFencing ──> config topic
 
-The failure of a connector or a task does not affect the others. The worker ends when nothing is left to do: see
+The failure of a connector or a task does not affect the others. The worker ends when it has nothing left to do: see
 Outcome.
 """
 
@@ -28,7 +28,6 @@ from fencepost.herder.interface import Herder, Transactions
 from fencepost.herder.requests.connector_requests import ConnectorRequests
 from fencepost.herder.requests.connector_states import ConnectorStates
 from fencepost.herder.requests.local_transactions import local_transactions, merge
-from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.logger_requests import LoggerRequests
 from fencepost.herder.requests.observing import LocalObservation
 from fencepost.herder.requests.offset_requests import OffsetRequests
@@ -36,11 +35,12 @@ from fencepost.herder.requests.plugin_requests import PluginRequests
 from fencepost.herder.standalone.config_store import MemoryConfigs
 from fencepost.herder.standalone.outcome import Outcome
 from fencepost.herder.standalone.sole_member import SoleLeader, SoleMember, SoleMemberRestarts
-from fencepost.herder.standalone.standalone_fencing import StandaloneChecks, StandaloneFencing
+from fencepost.herder.standalone.standalone_fencing import StandaloneFencing
 from fencepost.herder.standalone.standalone_parts import StandaloneParts
 from fencepost.herder.standalone.task_configurations import TaskConfigurations
 from fencepost.herder.work.connector_work import ConnectorWork
 from fencepost.herder.work.local_work import LocalWork
+from fencepost.herder.work.start_checks import FencingChecks
 from fencepost.herder.work.task_work import TaskWork
 from fencepost.herder.work.worker_clients import cluster_id, config_store, require_internal_topics
 from fencepost.runtime.connector.client_properties import admin_config
@@ -64,13 +64,16 @@ class StandaloneHerder(Herder):
     def __init__(
         self, worker: Worker, connectors: Sequence[Mapping[str, str]], url: str, *, once: bool = False
     ) -> None:
-        """`connectors` are the configurations from its owner's files, `url` is the address of the REST API.
+        """`connectors` are the configurations from the owner's files; `url` is the address of the REST API.
 
-        With `once`, tasks end where their sources end. Raises ConfigError.
+        With `once`, tasks end when they reach the end of their sources. Raises ConfigError.
         """
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Sequence[str]] = loop.create_future()
-        """Done when nothing is left to do: one line for each failure; failures are logged when they happen."""
+        """Done when nothing is left to do.
+
+        The result has one line for each failure; failures were logged when they happened.
+        """
         self._connectors = connectors
         self._once = once
         self._parts = parts = StandaloneParts(
@@ -93,7 +96,7 @@ class StandaloneHerder(Herder):
         self.offsets = OffsetRequests(parts, SoleLeader(), self._fencing)
         self.transactions = _LocalTransactions(parts, self._work, states)
         self.plugins = PluginRequests(parts)
-        self.loggers = LoggerRequests(parts, LoggerRegistry())
+        self.loggers = LoggerRequests(parts)
         self.observation = LocalObservation(parts, states)
         self.peers = None
 
@@ -108,7 +111,8 @@ class StandaloneHerder(Herder):
         await parts.run(require_internal_topics, parts.worker.clients, parts.config)
         await parts.run(parts.worker.start)
         self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
-        # Before the reading, which waits for open transactions: a killed process may have left one.
+        # The claim aborts a transaction that a killed process may have left open. So it comes before the topic is read,
+        # because the read waits for open transactions.
         await self._fencing.require()
         await asyncio.wrap_future(parts.task_counts.start(admin_config(parts.config, None)))
         self._watching = asyncio.ensure_future(self._watch())
@@ -117,11 +121,11 @@ class StandaloneHerder(Herder):
 
     @property
     def errors(self) -> Mapping[str | ConnectorTaskId, Exception]:
-        """Why connectors and tasks are FAILED."""
+        """The reasons why connectors and tasks are FAILED."""
         return self._parts.errors
 
     async def stop_tasks(self) -> None:
-        """Let tasks commit, and stop them and their connectors for good. Offsets can still be shown."""
+        """Let tasks commit, and stop the tasks and their connectors for good. Offsets can still be shown."""
         if self._watching is not None:
             self._watching.cancel()
         self._task_configs.close()
@@ -155,7 +159,7 @@ class StandaloneHerder(Herder):
         return self._cluster_id
 
     def _check_configurations(self) -> list[str]:
-        """Return the names of the connectors. Raises ConfigError."""
+        """Check all configurations, and return the names of the connectors. Raises ConfigError."""
         checked = [self._parts.worker.checked(properties, warn=True) for properties in self._connectors]
         names = [config.name for config in checked]
         for name, count in Counter(names).items():
@@ -170,7 +174,7 @@ class StandaloneHerder(Herder):
         return TaskWork(task, self._parts, self._new_checks, stop_at_end=self._once)
 
     def _new_checks(self, is_current: Callable[[], bool]) -> StartChecks:
-        return StandaloneChecks(self._parts, self._fencing, is_current)
+        return FencingChecks(self._parts, self._fencing, is_current)
 
     def _on_config(self, event: ConfigEvent) -> None:
         self._work.on_config(event)
@@ -179,7 +183,7 @@ class StandaloneHerder(Herder):
                 self._parts.statuses.delete_connector(name)
                 self._parts.worker.metrics.on_delete(name)
             case TargetStateChange(name) if self._parts.state.entry(name).half_stopped:
-                # A connector that was resumed before it had stopped keeps running, and has lost its tasks.
+                # A connector that was resumed before its stop was finished keeps running, but its tasks were removed.
                 self._task_configs.request(name)
         self._parts.changed.set()
 

@@ -1,4 +1,4 @@
-"""Whether a standalone worker has anything left to do, and what failed."""
+"""Determines whether a standalone worker has anything left to do, and what failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDED: Final = frozenset(map(str, ENDS))
 
 
 class Outcome:
-    """The outcome of the connectors, by their states."""
+    """The outcome of the connectors, according to their states."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Outcome:
     ) -> None:
         """`errors` has the reasons of FAILED connectors and tasks.
 
-        `is_moving`: a connector or its tasks are about to change their states.
+        `is_moving` returns whether the state of a connector, or of its tasks, is about to change.
         """
         self._configs = configs
         self._statuses = statuses
@@ -40,7 +40,10 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether all connectors have ended. A worker without connectors waits for requests that create some."""
+        """Whether all connectors have ended.
+
+        A worker without connectors has not ended: it waits for requests that create some.
+        """
         connectors = self._configs.state.connectors()
         return bool(connectors) and all(map(self._has_ended, connectors))
 
@@ -63,7 +66,8 @@ class Outcome:
     def _has_ended(self, connector: str) -> bool:
         if self._configs.state.target_state(connector) is not TargetState.STARTED or self._is_moving(connector):
             return False
-        # Clients may want to inspect connectors that were configured by requests, and fix them by further requests.
+        # A connector that a request created does not end: clients may want to inspect it, and fix it by further
+        # requests.
         if not self._configs.is_of_file(connector) and not self._once:
             return False
         tasks = self._configs.state.tasks(connector)
@@ -72,7 +76,7 @@ class Outcome:
         status = self._statuses.connector(connector)
         if status is None or status.state == State.RESTARTING:
             return False
-        # A connector that runs without tasks may still find work for some.
+        # A connector that runs without tasks has not ended, because it may still find work for tasks.
         return bool(tasks) or self._once or _ended(status)
 
 

@@ -1,4 +1,4 @@
-"""The membership and the leadership of a standalone worker: it runs everything, and leads."""
+"""The membership and the leadership of a standalone worker: it runs everything, and is the leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class SoleMember:
-    """Assigns everything to this process, until it is closed."""
+    """Assigns all connectors and tasks to this process, until it is closed."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -27,10 +27,10 @@ class SoleMember:
         return not self._closed
 
     def held(self, connector: str) -> None:
-        """No task is held."""
+        """Return None: no task is held."""
 
     def close(self) -> None:
-        """Let nothing run any more."""
+        """From now on, let nothing run."""
         self._closed = True
 
 
@@ -38,10 +38,10 @@ class SoleLeader:
     """Allows all writes."""
 
     async def require(self) -> None:
-        """Do nothing: this worker leads."""
+        """Do nothing: this worker is always the leader."""
 
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
-        """Check, and write."""
+        """Call `check`, and then write."""
         check()
         return await asyncio.wrap_future(write())
 

@@ -1,15 +1,15 @@
-"""Ensures that one process at a time runs a connector: the last one to start its tasks fences the others (KIP-618).
+"""Ensures that only one process at a time runs a connector: the last to start its tasks fences the others (KIP-618).
 
-    a task starts ──> fence: claim the leader's transactional id ──> a round ──> its count's offset is noted
+    a task starts ──> fence: claim the leader's transactional id ──> a round ──> the offset of its count is noted
                              ^                                         │
                              └──── another process claimed it ─────────┘
 
     before and after a task owns its transactional id: does the last task count still have the noted offset?
 
-No other process may write a count between reading the previous count and writing the new one. So each round claims the
-transactional id of the group's leader first, and rounds of one process run one after the other. A process that is
-overtaken fails when it writes, and begins again; one that was suspended between its round and the start of its tasks
-finds the newer count.
+No other process may write a count between reading the previous count and writing the new one. So each round first
+claims the transactional id of the group's leader, and the rounds of one process run one after the other. If another
+process claims the id during a round, the write fails, and the round begins again. A process that was suspended between
+its round and the start of its tasks finds the newer count.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
-from fencepost.herder.errors import OvertakenError, SupersededError
+from fencepost.herder.errors import OvertakenError
 from fencepost.herder.standalone.standalone_parts import Fenced, StandaloneParts
 from fencepost.herder.work.fencing_round import FencingRounds, retried, task_set
 from fencepost.storage.errors import ConfigWriteError
@@ -32,7 +31,10 @@ _ATTEMPTS: Final = 5
 
 
 class StandaloneFencing:
-    """Fences former tasks of connectors in any process, and detects when others have fenced this process's tasks."""
+    """Fences a connector's former tasks, whichever process runs them.
+
+    This class also detects that another process has fenced this process's tasks.
+    """
 
     def __init__(self, parts: StandaloneParts) -> None:
         self._parts = parts
@@ -42,14 +44,16 @@ class StandaloneFencing:
     async def fence(self, connector: str) -> None:
         """Return once former tasks of a connector are fenced, before a task starts.
 
-        Raises FencingRoundError for retriable failures, and the reason otherwise.
+        Raises FencingRoundError for retriable failures, and the error itself if it is fatal. Raises OvertakenError if
+        another process has fenced the tasks after this round.
         """
         self._parts.check_config_topic()
         with retried(connector):
             await self.lead(connector)
+        await self.confirm(connector)
 
     async def lead(self, connector: str) -> None:
-        """Fence former tasks, unless that was done for the connector's current tasks.
+        """Fence former tasks, unless they were already fenced for the connector's current tasks.
 
         Raises OvertakenError if other processes interfere repeatedly, ConfigWriteError, and the errors of fencing.
         """
@@ -69,10 +73,10 @@ class StandaloneFencing:
             if not error.privilege_lost:
                 raise
             group = self._parts.config.group_id
-            _log.info("Another worker of group %s wrote to the config topic meanwhile, or may have: %s", group, error)
+            _log.info("Another worker of group %s may have written to the config topic: %s", group, error)
 
     async def confirm(self, connector: str) -> None:
-        """Raise OvertakenError if another process has fenced the connector's tasks since this one did."""
+        """Raise OvertakenError if another process has fenced the connector's tasks since this process did."""
         await self._parts.read_config_topic()
         fenced = self._parts.fenced.get(connector)
         latest = self._parts.task_counts.state.entry(connector).task_count_offset
@@ -82,47 +86,13 @@ class StandaloneFencing:
     # -- the writes of the rounds' counts ------------------------------------------------------------------------
 
     async def require(self) -> None:
-        """Claim the transactional id of the group's leader. Raises the errors of initializing it."""
+        """Claim the transactional id of the group's leader. Raises the errors of its initialization."""
         await asyncio.wrap_future(self._parts.task_counts.claim_write_privilege())
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write a count, and store its offset. Raises ConfigWriteError, and the errors of `check`."""
+        """Write a count, and remember its offset. Raises ConfigWriteError, and the errors of `check`."""
         check()
         tasks = task_set(self._parts.state, connector)
         offset = await asyncio.wrap_future(self._parts.task_counts.put_task_count(connector, count))
         if offset is not None:
             self._parts.fenced[connector] = Fenced(tasks, offset)
-
-
-class StandaloneChecks:
-    """The checks before and after a task takes over its transactional id, on the task's thread.
-
-    The one before prevents a task that restarts in place from fencing its successor in another process.
-    """
-
-    def __init__(self, parts: StandaloneParts, fencing: StandaloneFencing, is_current: Callable[[], bool]) -> None:
-        """`is_current` returns, on the event loop, whether the task should still run as it was started."""
-        self._parts = parts
-        self._fencing = fencing
-        self._is_current = is_current
-
-    def before_ownership(self, task: ConnectorTaskId) -> None:
-        """Let former tasks be fenced. Raises SupersededError, OvertakenError, and as `StandaloneFencing.fence`."""
-        self._parts.on_loop(self._before(task))
-
-    def after_ownership(self, task: ConnectorTaskId) -> None:
-        """Raise OvertakenError if another process has newer tasks, SupersededError if this one has."""
-        self._parts.on_loop(self._after(task))
-
-    async def _before(self, task: ConnectorTaskId) -> None:
-        self._check(task)
-        await self._fencing.fence(task.connector)
-        await self._fencing.confirm(task.connector)
-
-    async def _after(self, task: ConnectorTaskId) -> None:
-        await self._fencing.confirm(task.connector)
-        self._check(task)
-
-    def _check(self, task: ConnectorTaskId) -> None:
-        if not self._is_current():
-            raise SupersededError(task.connector, task.task)

@@ -21,12 +21,12 @@ from fencepost.storage.statuses.codec import Status
 _log: Final = logging.getLogger(__name__)
 
 _GENERATION: Final = 0
-"""The generation in statuses: there is no group with generations."""
+"""The generation of all statuses: a standalone worker has no group, whose rebalances would start new generations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The tasks of a fencing round, and the offset of the task count that it wrote."""
+    """The tasks for which former tasks were fenced, and the offset of the task count record that the round wrote."""
 
     tasks: TaskSet
     offset: int
@@ -35,7 +35,7 @@ class Fenced:
 class StandaloneParts(WorkerParts):
     """The parts of a standalone worker. `worker_id` is its name in statuses.
 
-    `task_counts` is the config topic, of which only task counts are read and written.
+    `task_counts` is the config topic. Only task counts are read from it and written to it.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class StandaloneParts(WorkerParts):
         self.configs = configs
         self.task_counts = task_counts
         self.requested = worker.limited()
-        """The worker with the limits for requests."""
+        """The worker, with the limits that apply to requests."""
         self.statuses = MemoryStatuses()
         self.errors: dict[str | ConnectorTaskId, Exception] = {}
-        """Why connectors and tasks are FAILED."""
+        """The reasons why connectors and tasks are FAILED."""
         self.fenced: dict[str, Fenced] = {}
         """The last fencing round of this process for each connector."""
         self.changed = asyncio.Event()
@@ -66,7 +66,10 @@ class StandaloneParts(WorkerParts):
         return self.configs.state
 
     def worker_for(self, connector: str) -> Worker:
-        """Return the worker: with the limits for requests, unless the connector's configuration is its owner's file."""
+        """Return the worker.
+
+        The worker has the limits for requests unless the connector's configuration comes from the owner's file.
+        """
         return self.worker if self.configs.is_of_file(connector) else self.requested
 
     async def started(self) -> None:
@@ -78,14 +81,14 @@ class StandaloneParts(WorkerParts):
     async def read_config_topic(self) -> None:
         """Read the task counts that were committed before this call.
 
-        Raises the errors of reading a topic, TopicReplacedError and TopicNotFoundError for one that was deleted.
+        Raises the errors of reading a topic, TopicReplacedError and TopicNotFoundError for a topic that was deleted.
         """
         self.check_config_topic()
         await asyncio.wrap_future(self.task_counts.read_to_end())
         self.check_config_topic()
 
     def check_config_topic(self) -> None:
-        """Raise the fatal error that ended the reading of the config topic, if there is one."""
+        """Raise the fatal error that ended the reading of the config topic, if there was one."""
         if self.task_counts.fatal_failure is not None:
             raise self.task_counts.fatal_failure
 
@@ -102,7 +105,7 @@ class StandaloneParts(WorkerParts):
         self.changed.set()
 
     def task_count(self, connector: str) -> int | None:
-        """Return the number of tasks in a connector's last task count record, of any worker of the group id."""
+        """Return the number of tasks in a connector's last task count record, from any worker with this group id."""
         return self.task_counts.state.task_count_record(connector)
 
     def fencing_is_due(self, connector: str) -> bool:

@@ -1,4 +1,4 @@
-"""A connector that runs in this process, without its tasks, which any worker of a group may run."""
+"""A connector that runs in this process. Its tasks may run on any worker of a group."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConnectorPlan:
-    """The plan of a connector: a plan that differs in more than `target` requires a new start.
+    """The plan of a connector. Unless only `target` changes, a new plan requires a new start.
 
-    `version` counts the written configurations, `restart` the requested restarts.
+    `version` counts the written configurations; `restart` counts the requested restarts.
     """
 
     version: int
@@ -39,38 +39,39 @@ class ConnectorPlan:
 
 
 class _GivenUpError(FencepostError):
-    """A connector's code did not return, and the connector has a new plan."""
+    """A connector's code, or a request to brokers, did not return in time, and the connector has a new plan."""
 
 
 class ConnectorWork(Converging[ConnectorPlan]):
     """Starts, pauses and stops one connector by its plan, and reports its states.
 
-    A connector whose code does not return blocks nothing: once it has a new plan, it gets
-    `task.shutdown.graceful.timeout.ms`, and is abandoned then.
+    A connector whose code does not return blocks nothing: once it has a new plan, it is abandoned after another
+    `task.shutdown.graceful.timeout.ms`.
 
-    `configure_tasks` is called with the name whenever the connector should be asked for its task configurations.
+    `configure_tasks` is called with the connector's name whenever the connector should be asked for its task
+    configurations.
     """
 
     def __init__(
         self, name: str, parts: HerderParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
     ) -> None:
-        """`restart` is called with the name when the connector should get a new plan to restart."""
+        """`restart` is called with the connector's name when the connector needs a new plan to restart."""
         super().__init__(name)
         self.name = name
         self.announce_restart = False
-        """Whether the next restart shows as RESTARTING."""
+        """Whether the next restart is reported as RESTARTING."""
         self._parts = parts
         self._configure_tasks = configure_tasks
         self._restart = restart
         self._restarts = RestartPolicy()
         self._start_due: asyncio.TimerHandle | None = None
-        # From a failure until the start that follows it: it shows as RESTARTING, with the reason.
+        # True from a failure to the next start. Meanwhile the connector is reported as RESTARTING, with the reason.
         self._restarting = False
         self._starting = False
-        self._tasks_refused = False
+        self._task_configs_invalid = False
         self._connector: WorkerConnector | None = None
         self._version: str | None = None
-        # The number of the instance: later reports of earlier instances are ignored.
+        # The number of the current instance. Late reports of earlier instances are ignored.
         self._run = 0
         self._left: asyncio.Future[None] = parts.loop.create_future()
         self._doing: ConnectorPlan | None = None
@@ -83,7 +84,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return connector if connector is not None and connector.state is State.RUNNING else None
 
     async def task_configs(self) -> list[dict[str, str]] | None:
-        """Request the connector's task configurations. None if it does not run, or is stopped before it answers."""
+        """Request the connector's task configurations.
+
+        Return None if it does not run, or is stopped before it answers.
+        """
         running = self.running
         if running is None:
             return None
@@ -94,20 +98,31 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return answer.result() if answer.done() else None
 
     def want(self, plan: ConnectorPlan | None) -> None:
-        """Set the plan, which it follows soon, even if it hangs."""
+        """Set the plan. The connector follows it soon, even if it hangs."""
         super().want(plan)
         if plan != self._doing:
             self._changed.set()
 
-    def refuse_tasks(self, error: Exception) -> None:
-        """Report that the connector's task configurations are invalid, while the connector itself runs."""
-        self._tasks_refused = True
+    def report_invalid_task_configs(self, error: Exception) -> None:
+        """Report FAILED because the connector's task configurations are invalid, although the connector itself runs.
+
+        A connector that restarts stays RESTARTING: it is asked again after its restart.
+        """
+        if self._restarting:
+            return
+        self._task_configs_invalid = True
         self._report(State.FAILED, error)
 
-    def take_tasks(self) -> None:
-        """Clear that report, if there was one."""
-        if self._tasks_refused and self.running is not None:
-            self._tasks_refused = False
+    def fail(self, error: Exception) -> None:
+        """Report that the running connector failed, and restart it if the failure is retriable."""
+        # One failure may be reported twice: by the call that it interrupts, and by the connector itself.
+        if not self._restarting:
+            self._failed(error)
+
+    def clear_invalid_task_configs(self) -> None:
+        """Clear the report of `report_invalid_task_configs`, if there was one."""
+        if self._task_configs_invalid and self.running is not None:
+            self._task_configs_invalid = False
             self._report(State.RUNNING)
 
     def forget_failures(self) -> None:
@@ -126,7 +141,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             if await self._halt() and not self._restarting:
                 self._report(State.UNASSIGNED)
             if before.version != wanted.version:
-                # Failures of another configuration do not count for this one.
+                # Failures of an earlier configuration do not count for this one.
                 self.forget_failures()
             self._announce_restart()
             return None
@@ -148,8 +163,9 @@ class ConnectorWork(Converging[ConnectorPlan]):
                     self._report(State.STOPPED)
         except _GivenUpError:
             _log.warning(
-                "Connector %s hangs in its own code and is abandoned, because it has a new plan. Its resources "
-                "are not released before it or this worker ends",
+                "Connector %s is abandoned: it should start again, pause or stop, but an earlier call of its code has "
+                "not returned in time. The code hangs, or brokers do not answer. The resources of the connector are "
+                "released only when the call returns, or when this worker ends",
                 self.name,
             )
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
@@ -168,7 +184,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         connector = self._connector
         if self.running is not None:
             self._restarting = False
-            # A connector that starts and fails repeatedly has not progressed.
+            # Reset the count of restarts only after a while, because a connector may fail soon after each start.
             self._parts.loop.call_later(LONGEST_DELAY_S, self._lasted, self._run)
             self._configure_tasks(self.name)
         elif connector is not None and connector.error is not None:
@@ -206,10 +222,12 @@ class ConnectorWork(Converging[ConnectorPlan]):
     def _make(self, config: Config, run: int) -> WorkerConnector:
         properties = {name: value for name, value in config.items() if value is not None}
         worker = self._parts.worker_for(self.name)
+        # The restart settings are read before the plugin's code runs, because they apply to its failures, too. If they
+        # are invalid, `checked` raises the error, with all invalid properties.
+        with suppress(ConfigError):
+            self._restarts.config = worker.restarts(worker.connector_config(properties))
         self._version = connector_version(worker.config, properties)
-        checked = worker.checked(properties, accepted=True)
-        self._restarts.config = worker.restarts(checked)
-        return worker.new_connector(checked, _ConnectorEvents(self, run))
+        return worker.new_connector(worker.checked(properties, accepted=True), _ConnectorEvents(self, run))
 
     def _config(self) -> Config:
         config = self._parts.state.connector_config(self.name)
@@ -232,7 +250,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._version = await self._call(connector_version, self._parts.worker_for(self.name).config, config)
 
     async def _halt(self) -> bool:
-        """Stop the connector, and return whether there was one. One that does not stop in time is abandoned."""
+        """Stop the connector, and return whether there was one. A connector that does not stop in time is abandoned."""
         connector = self._leave()
         if connector is None:
             self._parts.worker.metrics.remove_connector(self.name)
@@ -247,7 +265,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     def _leave(self) -> WorkerConnector | None:
         """Ignore further reports of the connector, and return it."""
         self._run += 1
-        self._tasks_refused = False
+        self._task_configs_invalid = False
         if self._start_due is not None:
             self._start_due.cancel()
             self._start_due = None
@@ -261,9 +279,9 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return self._parts.config.task_shutdown_graceful_timeout_ms / 1000
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the connector's code. Raises _GivenUpError if it does not return, and there is a new plan.
+        """Call the connector's code. Raises _GivenUpError if the call does not return in time, and there is a new plan.
 
-        It is abandoned then, before another one may start.
+        The connector is abandoned then, before another instance may start.
         """
         call = asyncio.ensure_future(self._parts.run(function, *args, **kwargs))
         while not call.done():
@@ -272,7 +290,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             changed.cancel()
             await asyncio.wait([call], timeout=self._patience_s)
             if call.done():
-                # The next call must still notice a new plan.
+                # Do not clear the event: the next call must still notice the new plan.
                 break
             if self.wanted != self._doing:
                 connector = self._leave()
@@ -284,7 +302,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return call.result()
 
     def _stop_late(self, connector: WorkerConnector | None, call: asyncio.Future[Any]) -> None:
-        """Stop an abandoned connector whose call ended after all."""
+        """Stop an abandoned connector whose call returned late."""
         if call.cancelled() or call.exception() is not None:
             return
         made = call.result()
@@ -300,15 +318,15 @@ class ConnectorWork(Converging[ConnectorPlan]):
     def _report(self, state: State, error: Exception | None = None) -> None:
         self._parts.report(self.name, state, error=error, version=self._version)
 
-    def told(self, run: int, state: State, error: Exception | None) -> None:
+    def state_reported(self, run: int, state: State, error: Exception | None) -> None:
         """Process a report of the connector's state."""
         if run != self._run or state is State.STOPPED:
             return
         if error is None:
             self._report(state)
         elif not self._starting:
-            # The start itself reports its failure.
-            self._failed(error)
+            # `start` itself reports a failure of the start.
+            self.fail(error)
 
     def asked(self, run: int) -> None:
         """Process the connector's request for a task reconfiguration."""
@@ -329,11 +347,11 @@ class _ConnectorEvents:
         self._run = run
 
     def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
-        """Forward a state."""
+        """Forward the connector's state to the event loop."""
         del connector
-        self._work.post(self._work.told, self._run, state, error)
+        self._work.post(self._work.state_reported, self._run, state, error)
 
     def on_task_reconfiguration(self, connector: str) -> None:
-        """Forward the request."""
+        """Forward the connector's request for a task reconfiguration to the event loop."""
         del connector
         self._work.post(self._work.asked, self._run)

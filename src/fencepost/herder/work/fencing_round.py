@@ -1,13 +1,13 @@
-"""Fencing rounds: former tasks of a connector lose the right to write before newer ones start (KIP-618).
+"""Fencing rounds: the former tasks of a connector lose the right to write before newer tasks start (KIP-618).
 
     asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
-              (fenced already: done)    (not where one task follows one,                       │
-                         │               nor of tasks that are unchanged)                      │
+              (fenced already: done)    (not if one task replaces one task,                    │
+                         │               nor for unchanged tasks)                              │
                          │ for the first tasks                                                 v
                          └───────────────────────────> write the new count (newer task configurations: 409)
 
-At-least-once tasks have no transactional ids: their count is 0. They wait for a round only if earlier tasks had ids, so
-that none of these can still commit.
+At-least-once tasks have no transactional ids: their count is 0. They wait for a round only if earlier tasks had
+transactional ids, so that no earlier task can still commit.
 
 Concurrent requests for one connector share a round; rounds of several connectors run concurrently.
 """
@@ -46,7 +46,7 @@ _LASTING: Final = (
 )  # fmt: skip
 
 TaskSet = tuple[str, int | None, int]
-"""A connector, the generation of its task configurations, and how many there are."""
+"""A connector, the generation of its task configurations, and their number."""
 
 
 def task_set(state: ClusterConfigState, connector: str) -> TaskSet:
@@ -62,18 +62,18 @@ class SharedCalls:
         self._running: dict[TaskSet, asyncio.Task[None]] = {}
 
     async def call(self, connector: str, function: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Return when the function has returned. Raises its errors."""
+        """Call the function, or wait for the call that is in progress. Raises the function's errors."""
         work = task_set(self._parts.state, connector)
         task = self._running.get(work)
         if task is None:
             task = self._running[work] = asyncio.ensure_future(self._logged(connector, function))
             task.add_done_callback(lambda _: self._running.pop(work, None))
-        # A waiter may be cancelled without the others.
+        # One waiter may be cancelled; the call goes on for the others.
         await outcome_of(task)
 
     @staticmethod
     async def _logged(connector: str, function: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        # Log without the context of the first requesting task.
+        # The call must not log in the context of the task that requested it first.
         with log_context(connector):
             await function(connector)
 
@@ -85,9 +85,9 @@ class CountWriter(Protocol):
         """Check that this worker may write. Raises NotLeaderError, and the errors that prevent writing."""
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write that former tasks are fenced and this number of tasks may start.
+        """Write that former tasks are fenced, and that `count` tasks may start.
 
-        `check` is called right before and may raise.
+        `check` is called right before the write, and may raise.
         """
 
 
@@ -100,18 +100,18 @@ class FencingRounds:
         self._rounds = SharedCalls(parts)
 
     async def lead(self, connector: str) -> None:
-        """Fence as the leader.
+        """Fence former tasks as the leader.
 
         Raises NotLeaderError, NotFoundError, RebalanceNeededError for newer task configurations, RequestFailedError if
         the count cannot be written, and the errors of fencing.
         """
         await self._counts.require()
-        # This worker may not have read a commit that the requester has: without it, nothing would seem to need fencing.
+        # The requesting worker may have read newer records than this worker, and they may show that fencing is needed.
         await self._parts.read_config_topic()
         await self._rounds.call(connector, self._round)
 
     async def confirm(self, connector: str) -> None:
-        """Read the config topic to its end, which includes configurations of newer tasks."""
+        """Read the config topic to its end, to learn of newer task configurations."""
         del connector
         await self._parts.read_config_topic()
 
@@ -142,7 +142,7 @@ class FencingRounds:
             self._parts.record_fencing(self._parts.loop.time() - started, success=success)
 
     def _count(self, connector: str) -> int:
-        """The number of transactional ids of the connector's tasks."""
+        """The number of transactional ids that the connector's tasks have."""
         state = self._parts.state
         return 0 if delivers_at_least_once(state, connector) else len(state.tasks(connector))
 

@@ -1,6 +1,6 @@
-"""The connectors and tasks of this process, and their plans from the configurations.
+"""The connectors and tasks of this process, and their plans, which follow from the configurations.
 
-    who has what ──┐
+    assignment ────┐
                    ├──> a plan for each connector and task ──> ConnectorWork, TaskWork
     configurations ┘
 
@@ -38,7 +38,7 @@ class AssignedWork(Protocol):
         """Whether this process should run a connector or task."""
 
     def held(self, connector: str) -> str | None:
-        """The reason why tasks of a connector must not be started, None if they may."""
+        """The reason why tasks of a connector must not be started; None if they may start."""
 
 
 class LocalWork:
@@ -52,7 +52,7 @@ class LocalWork:
         new_task: Callable[[ConnectorTaskId], TaskWork],
         configure_tasks: Callable[[str], None],
     ) -> None:
-        """`configure_tasks` is called with the name when a connector's task configurations should be requested."""
+        """`configure_tasks` is called with a connector's name when its task configurations should be requested."""
         self._parts = parts
         self._assigned = assigned
         self._new_task = new_task
@@ -70,11 +70,11 @@ class LocalWork:
 
     @property
     def tasks(self) -> Iterable[TaskWork]:
-        """The tasks."""
+        """The tasks of this process."""
         return self._tasks.values()
 
     def find(self, connector: str) -> ConnectorWork | None:
-        """Return a connector of this process."""
+        """Return a connector of this process; None if it does not run here."""
         return self._connectors.get(connector) if self._assigned.has(connector) else None
 
     def settled(self, connector: str) -> bool:
@@ -83,7 +83,7 @@ class LocalWork:
         return all(work is None or work.is_settled for work in map(self._find_work, units))
 
     async def settle(self) -> None:
-        """Wait until all connectors and tasks are as they are planned."""
+        """Wait until all connectors and tasks have reached their plans."""
         for unit in self.units:
             work = self._find_work(unit)
             if work is not None:
@@ -99,9 +99,9 @@ class LocalWork:
         return set(self._by_connector.get(connector, ()))
 
     def restart(self, unit: Unit, *, announce: bool) -> None:
-        """Restart a connector or task of this process; `announce` shows it as RESTARTING.
+        """Restart a connector or task of this process. With `announce` it is reported as RESTARTING.
 
-        The count of its automatic restarts is reset: the user may have fixed the cause.
+        The count of its automatic restarts is reset, because the user may have fixed the cause.
         """
         work = self._find_work(unit)
         if work is not None:
@@ -135,7 +135,7 @@ class LocalWork:
             case TaskConfigUpdate(name, tasks):
                 self.plan(*{*tasks, *self.tasks_of(name)})
             case TargetStateChange(name):
-                # A task that was assigned while the connector was stopped has no plan yet.
+                # Tasks that were assigned while the connector was stopped have no plan yet, so they are planned, too.
                 self.plan(name, *{*self._parts.state.tasks(name), *self.tasks_of(name)})
             case RestartRequest():
                 self._restart_as_asked(event)

@@ -1,4 +1,4 @@
-"""Handles requests about connectors: for each connector one at a time."""
+"""Handles requests about connectors. For each connector, one request is handled at a time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from fencepost.config.log_context import log_context
 
 
 class MergedRequests(ABC):
-    """Handles requests in tasks of the event loop. Requests that come meanwhile are handled as one, afterwards."""
+    """Handles requests in asyncio tasks. Requests that arrive while one is handled are handled together afterwards."""
 
     def __init__(self) -> None:
-        # Connectors with requests that are not handled yet.
+        # Connectors with requests whose handling has not begun yet.
         self._asked: set[str] = set()
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def request(self, connector: str) -> None:
-        """Handle a connector soon."""
+        """Handle a request for a connector soon."""
         self._asked.add(connector)
         if connector not in self._busy:
             self._busy[connector] = asyncio.ensure_future(self._follow(connector))
 
     def is_asked(self, connector: str) -> bool:
-        """Whether the connector has a request that is not handled, or still being handled."""
+        """Whether a request for the connector is waiting or being handled."""
         return connector in self._busy
 
     def close(self) -> None:
-        """Stop."""
+        """Stop handling requests."""
         for task in self._busy.values():
             task.cancel()
 
@@ -38,9 +38,10 @@ class MergedRequests(ABC):
                     self._asked.discard(connector)
                     await self._handle(connector)
         finally:
-            # Not in a callback of the task: a request before that would be lost.
+            # The connector is removed here, and not in a callback when the asyncio task is done: a request that came
+            # between the end of the loop and the callback would be lost.
             del self._busy[connector]
 
     @abstractmethod
     async def _handle(self, connector: str) -> None:
-        """Handle the requests of a connector until now. Must not raise."""
+        """Handle all requests for a connector that arrived until now. Must not raise."""

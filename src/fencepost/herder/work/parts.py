@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ConfigStore(Protocol):
-    """Stores the configurations of connectors. Its methods return at once; the futures hold errors."""
+    """Stores the configurations of connectors. Its methods return at once; errors are in the returned futures."""
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration; a new connector is STARTED if no target state is given."""
@@ -56,14 +56,17 @@ class Leader(Protocol):
     """Controls writes as the leader."""
 
     async def require(self) -> None:
-        """Return if this worker leads. Raises NotLeaderError, or the reason why that is unknown."""
+        """Return if this worker leads. Raises NotLeaderError, or the reason why the leader is unknown."""
 
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = ...) -> T:
-        """Write as the leader. `check` is called right before it and may raise."""
+        """Write as the leader. `check` is called right before the write, and may raise."""
 
 
 class HerderParts(Protocol):
-    """The worker, its stores and its event loop. Only `run`'s functions are called on other threads."""
+    """The worker, its stores and its event loop.
+
+    Only functions that are passed to `run` are called on other threads.
+    """
 
     @property
     def config(self) -> WorkerConfig:
@@ -75,7 +78,7 @@ class HerderParts(Protocol):
 
     @property
     def requested(self) -> Worker:
-        """The worker for validating configurations of requests, with the limits that apply to them."""
+        """The worker that validates configurations from requests, with the limits that apply to them."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -110,13 +113,16 @@ class HerderParts(Protocol):
         """Wait until the worker can process requests. Raises ServiceUnavailableError if that takes too long."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a blocking function on a thread, and wait for it."""
+        """Call a blocking function on a thread, and wait for its result."""
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
+        """Wait for a turn to start or stop a connector or a task. The turn ends with the `async with` block."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises its errors."""
+        """Run a coroutine on the event loop, and wait for it. Only for other threads than the event loop's.
+
+        Raises the coroutine's errors.
+        """
 
     async def read_config_topic(self) -> None:
         """Read everything that was committed to the config topic before this call.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.kafka.admin.admin import missing_internal_topics
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.records.compression import Compression
 from fencepost.runtime.connector.client_properties import admin_config, client_properties
 from fencepost.storage.configs.topic import ConfigBackingStore, ConfigListener
 
@@ -23,7 +25,7 @@ def config_store(
         clients=clients,
         transactional=config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED,
         consumer=consumer_config(config),
-        producer=worker_producer_config(config),
+        producer=config_topic_producer(config),
         listener=listener,
         post=loop.call_soon_threadsafe,
     )
@@ -36,7 +38,10 @@ def cluster_id(clients: KafkaClients, config: WorkerConfig) -> str:
 
 
 def require_internal_topics(clients: KafkaClients, config: WorkerConfig) -> None:
-    """Make sure that the worker's topics exist if it may not create them. Raises one ConfigError with all missing ones."""
+    """Make sure that the worker's topics exist if it may not create them.
+
+    Raises one ConfigError that names all missing topics.
+    """
     with clients.admin(admin_config(config, None)) as admin:
         missing = [
             topic.name
@@ -48,12 +53,25 @@ def require_internal_topics(clients: KafkaClients, config: WorkerConfig) -> None
 
 
 def consumer_config(config: WorkerConfig) -> ClientConfig:
-    """Return how the worker itself reads topics. Raises ConfigError."""
+    """Return the properties with which the worker itself reads topics. Raises ConfigError."""
     properties = client_properties(config, None, ClientKind.CONSUMER)
     return ClientConfig.from_properties(properties, where=config.where)
 
 
 def worker_producer_config(config: WorkerConfig) -> ProducerConfig:
-    """Return how the worker itself writes topics. Raises ConfigError."""
+    """Return the properties with which the worker itself writes topics. Raises ConfigError."""
     properties = client_properties(config, None, ClientKind.PRODUCER)
     return ProducerConfig.from_properties(properties, where=config.where)
+
+
+def config_topic_producer(config: WorkerConfig) -> ProducerConfig:
+    """Return the properties with which the worker writes the config topic. By default, gzip compression is used.
+
+    Each commit of task configurations contains the configurations of all tasks of a connector. These are similar to
+    each other, so compression saves a lot. Raises ConfigError.
+    """
+    producer = worker_producer_config(config)
+    if "compression.type" in client_properties(config, None, ClientKind.PRODUCER):
+        return producer
+    # Java's client reads gzip without a native library.
+    return replace(producer, compression=Compression.GZIP)

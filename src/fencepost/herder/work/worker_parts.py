@@ -22,7 +22,10 @@ _CALLS_AT_ONCE: Final = 32
 
 
 class WorkerParts(ABC):
-    """The common part of `HerderParts`. Only functions that are called on threads may run outside of the event loop."""
+    """The common part of HerderParts.
+
+    All state belongs to the event loop; `run` makes blocking calls on other threads.
+    """
 
     def __init__(self, worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
         self.worker = worker
@@ -46,13 +49,16 @@ class WorkerParts(ABC):
         return [self.config.properties, *(entry.config for entry in entries if entry.config is not None)]
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a blocking function on a thread, and wait for it."""
+        """Call a blocking function on a thread, and wait for its result."""
         return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait until a connector or a task may start or stop, and let others wait meanwhile."""
+        """Wait for a turn to start or stop a connector or a task. The turn ends with the `async with` block."""
         return in_turn(self._turns)
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
+        """Run a coroutine on the event loop, and wait for it. Only for other threads than the event loop's.
+
+        Raises the coroutine's errors.
+        """
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()

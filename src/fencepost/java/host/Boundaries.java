@@ -3,11 +3,11 @@ package fencepost.host;
 import java.util.List;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** Where the Kafka transactions of a task end. For the task's thread. */
+/** Decides where the Kafka transactions of a task end. Only for the task's thread. */
 interface Boundaries {
     String COMMIT = "commit", ABORT = "abort";
 
-    /** Nothing of its own: the worker decides, after each poll. */
+    /** Never ends a transaction: the worker decides after each poll. */
     Boundaries OF_WORKER = new Boundaries() {
         @Override
         public String after(SourceRecord record) {
@@ -20,12 +20,12 @@ interface Boundaries {
         }
     };
 
-    /** The records of a poll, before they are looked at one by one. */
+    /** Called with the records of a poll, before `after` is called for each of them. */
     default void polled(List<SourceRecord> records) { }
 
-    /** What is to happen after a record as it was polled, null for nothing. */
+    /** What to do after this record, as it was polled: COMMIT, ABORT, or null for nothing. */
     String after(SourceRecord record);
 
-    /** What is to happen after the poll, null for nothing. */
+    /** What to do after all records of the poll: COMMIT, ABORT, or null for nothing. */
     String atEnd();
 }

@@ -22,7 +22,7 @@ final class BytesColumn {
         return count;
     }
 
-    /** Whether any item is not null. */
+    /** Whether at least one item is not null. */
     boolean hasAny() {
         return !valid.isEmpty();
     }
@@ -36,14 +36,14 @@ final class BytesColumn {
         ends.room(4).putInt(data.size());
     }
 
-    /** The sizes of the items, -1 of null: as Kafka says it of a record's key and value. */
+    /** The sizes of the items, -1 for null: the convention of Kafka for a record's key and value. */
     int[] sizes() {
         return IntStream.range(0, count).map(row -> valid.get(row) ? ends.int32(row + 1) - ends.int32(row) : -1).toArray();
     }
 
     void append(String name, ArrayNode names, List<ByteBuffer> parts) {
         if (valid.cardinality() < count) {
-            byte[] bitmap = Arrays.copyOf(valid.toByteArray(), (count + 7) / 8);  // Both put the first bit lowest.
+            byte[] bitmap = Arrays.copyOf(valid.toByteArray(), (count + 7) / 8);  // BitSet and Arrow: lowest bit first.
             RecordColumns.append(name + ".valid", ByteBuffer.wrap(bitmap), names, parts);
         }
         RecordColumns.append(name + ".ends", ends.filled(), names, parts);

@@ -4,14 +4,17 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import org.apache.kafka.connect.errors.DataException;
 
-/** Bytes that grow. */
+/** A buffer of bytes that grows. */
 class Column {
     private static final int FIRST = 8192;
     private static final long MOST = Integer.MAX_VALUE - 64;
 
     private ByteBuffer data = ByteBuffer.allocate(FIRST).order(ByteOrder.LITTLE_ENDIAN);
 
-    /** The buffer, with room for so many bytes. Raises DataException beyond what 32-bit offsets of Arrow can say. */
+    /**
+     * Returns the buffer, with room for `size` more bytes. Throws DataException beyond the limit of Arrow's 32-bit
+     * offsets.
+     */
     ByteBuffer room(int size) {
         if (data.remaining() < size) {
             long wanted = (long) data.position() + size;
@@ -26,12 +29,12 @@ class Column {
         return data.position();
     }
 
-    /** The number that was put there, of numbers that have 4 bytes. */
+    /** Returns the number at an index of a buffer of 4-byte numbers. */
     int int32(int row) {
         return data.getInt(4 * row);
     }
 
-    /** What was put, for reading. */
+    /** Returns the written bytes, ready for reading. */
     ByteBuffer filled() {
         return data.flip();
     }

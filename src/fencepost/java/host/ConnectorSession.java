@@ -12,7 +12,7 @@ import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.slf4j.MDC;
 
-/** A connector between its start and its stop. */
+/** A connector, from its start to its stop. */
 final class ConnectorSession implements Session, SourceConnectorContext {
     private final Events events = new Events();
     private final Offsets offsets = new Offsets(events);
@@ -27,7 +27,7 @@ final class ConnectorSession implements Session, SourceConnectorContext {
         loader = PluginLoader.of(request);
         Thread.currentThread().setContextClassLoader(loader);
         connector = loader.create(request.get("class").asText(), SourceConnector.class);
-        // Last: they have to be closed.
+        // Created last, so that no metrics have to be closed if an earlier step fails.
         metrics = new OwnMetrics(name, null);
     }
 

@@ -10,14 +10,15 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.connect.errors.ConnectException;
 
-/** Calls from a plugin's code, on any of its threads, to the worker, one after the other. */
+/** Calls from a plugin's code to the worker. The plugin may use any thread; the calls are made one after the other. */
 final class Events {
     private final CountDownLatch closed = new CountDownLatch(1);
     private SocketChannel channel;
 
-    /** Answer the worker, and use the connection for the calls until the session is closed. */
+    /** Answers the worker, and then uses the connection for the plugin's calls, until the session is closed. */
     void serve(SocketChannel connection, ObjectNode answer) throws IOException {
-        // With the answer the worker goes on to start the plugin, whose first call waits here until there is a connection.
+        // After the answer, the worker starts the plugin. The plugin's first call waits here until the connection is
+        // set.
         synchronized (this) {
             Wire.write(connection, answer, null);
             channel = connection;
@@ -33,13 +34,13 @@ final class Events {
         closed.countDown();
     }
 
-    /** The worker's answer. Raises ConnectException if it refuses, or is gone. */
+    /** Returns the worker's answer. Throws ConnectException if the worker refuses, or has ended. */
     synchronized JsonNode ask(ObjectNode question) {
         if (channel == null || closed.getCount() == 0)
             throw new ConnectException("The context cannot be used: the worker has closed this connector or task");
         JsonNode answer;
         try {
-            // Elsewhere: an interrupt of the plugin's thread would close the connection.
+            // Not on the plugin's thread, because an interrupt of that thread would close the connection.
             answer = CompletableFuture.supplyAsync(() -> answered(question), Events::onOwnThread).join();
         } catch (CompletionException error) {
             throw new ConnectException("The worker does not answer", error.getCause());

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.net.StandardProtocolFamily;
+import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
@@ -13,13 +14,19 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Runs Java connectors and their tasks for a worker in Python, which calls them over a Unix socket.
  *
- * <p>Each connection has a thread here. Its first request says what it is for: `hold` (this process ends when that
- * connection does), `attach` to a session (a connector, or a task), `events` of a session, which carry calls in the other
- * direction, or a question about a connector class. Several connections may attach to one session, so that `stop`
- * overtakes another call.
+ * <p>Each connection has its own thread. Its first request says what the connection is for: `hold` (this process ends
+ * when the connection does), `ping` (the worker checks whether this process still answers), `attach` to a session (a
+ * connector or a task), `events` of a session (calls in the other direction), or a question about a connector class.
+ * Several connections may attach to one session, so that `stop` need not wait for another call.
  */
 public final class Host {
     private static final Map<String, Session> SESSIONS = new ConcurrentHashMap<>();
+
+    /**
+     * Holds an answer of a few thousand records, so that the next answer is prepared before the worker has read this
+     * one.
+     */
+    private static final int SEND_BUFFER_BYTES = 1 << 20;
 
     private Host() { }
 
@@ -28,6 +35,7 @@ public final class Host {
         server.bind(UnixDomainSocketAddress.of(args[0]));
         while (true) {
             SocketChannel channel = server.accept();
+            channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER_BYTES);
             Thread thread = new Thread(() -> serve(channel), "connection");
             thread.setDaemon(true);
             thread.start();
@@ -47,6 +55,7 @@ public final class Host {
                 try {
                     switch (operation) {
                         case "hold" -> holds = true;
+                        case "ping" -> { }
                         case "open" -> SESSIONS.put(request.get("session").asText(), opened(request));
                         case "levels" -> LogLevels.set(request.get("levels"));
                         case "attach" -> session = known(request);
@@ -60,10 +69,11 @@ public final class Host {
                             else records = session.call(operation, request, answer);
                         }
                     }
-                } catch (Throwable error) {  // A plugin that lacks a jar throws a LinkageError.
+                } catch (Throwable error) {  // A plugin with a missing jar throws a LinkageError.
                     Wire.describe(error, answer);
                 } finally {
-                    // A channel is closed if a thread uses it whose flag a plugin has left set.
+                    // A plugin may have left the thread's interrupt flag set. Then a channel would be closed when the
+                    // thread uses it.
                     Thread.interrupted();
                 }
                 if (events != null) {

@@ -3,8 +3,8 @@ package fencepost.host;
 import com.fasterxml.jackson.core.JsonGenerator;
 import java.io.IOException;
 
-/** How values of a schema are written as JSON. */
+/** Writes the values of a schema as JSON. */
 interface JsonForm {
-    /** Write a value. An exception of any kind says that it is not certain to be written as by JsonConverter. */
+    /** Writes a value. Any exception means that JsonConverter might write other bytes. */
     void write(Object value, JsonGenerator json) throws IOException;
 }

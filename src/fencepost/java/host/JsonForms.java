@@ -22,9 +22,10 @@ import org.apache.kafka.connect.json.DecimalFormat;
 import org.apache.kafka.connect.json.JsonConverterConfig;
 
 /**
- * The forms of a schema and of those in it: what JsonConverter 4.1.1 writes for them, without its tree of nodes. Only what is
- * certain to get the same bytes has one. An exception of any kind, when a form is made or used, says that something is wrong, or
- * just rare.
+ * The forms of a schema and of the schemas in it: a form writes the values of one schema as JSON. The bytes are the
+ * same as JsonConverter 4.1.1 writes, but no tree of nodes is made. A schema for which this is not certain has no form.
+ * Any exception, when a form is made or used, means that the schema or the value is invalid or rare: then JsonConverter
+ * writes the value.
  */
 final class JsonForms {
     private static final Set<String> LOGICAL =
@@ -32,7 +33,7 @@ final class JsonForms {
 
     private final boolean hasNumericDecimals;
     private final boolean replacesNulls;
-    /** A schema may be in very many places of another. */
+    /** The forms made so far. The same schema may occur very often within another one. */
     private final Map<Schema, JsonForm> forms = new IdentityHashMap<>();
     private int fields;
 
@@ -42,7 +43,7 @@ final class JsonForms {
         replacesNulls = (Boolean) config.get(JsonConverterConfig.REPLACE_NULL_WITH_DEFAULT_CONFIG);
     }
 
-    /** It has no trace: it is caught. */
+    /** Says that there is no form. It has no stack trace, because it is always caught. */
     private static final class Rare extends RuntimeException {
         static final Rare RARE = new Rare();
 
@@ -51,7 +52,7 @@ final class JsonForms {
         }
     }
 
-    /** The form of a schema; of null if values come without one. */
+    /** Returns the form of a schema. For null, it is the form of values without a schema. */
     JsonForm of(Schema schema) {
         if (schema == null) return this::writeByClass;
         JsonForm form = forms.get(schema);
@@ -59,13 +60,13 @@ final class JsonForms {
         return form;
     }
 
-    /** How many fields the structs have that forms were made of: what forms take memory for. */
+    /** Returns the number of fields in all structs that have forms. Memory grows with this number. */
     int fields() {
         return fields;
     }
 
     private JsonForm made(Schema schema) {
-        // Other classes may change, or refer to themselves.
+        // Schemas of other classes may change, or contain themselves.
         if (schema.getClass() != ConnectSchema.class) throw Rare.RARE;
         JsonForm present = LOGICAL.contains(String.valueOf(schema.name())) ? logical(schema) : plain(schema.type(), schema);
         Object replacement = replacesNulls ? schema.defaultValue() : null;
@@ -89,7 +90,7 @@ final class JsonForms {
         };
     }
 
-    /** The form of values of a type, not null. */
+    /** Returns the form of a type's values, except null. */
     private JsonForm plain(Schema.Type type, Schema schema) {
         return switch (type) {
             case INT8 -> (value, json) -> json.writeNumber((Byte) value);
@@ -100,7 +101,7 @@ final class JsonForms {
             case FLOAT64 -> (value, json) -> json.writeNumber((Double) value);
             case BOOLEAN -> (value, json) -> json.writeBoolean((Boolean) value);
             case STRING -> (value, json) -> json.writeString((String) value);
-            // Of a buffer, JsonConverter writes all that is behind it.
+            // JsonConverter writes the whole array behind a buffer, whatever the buffer's position and limit.
             case BYTES -> (value, json) -> json.writeBinary(value instanceof ByteBuffer buffer ? buffer.array() : (byte[]) value);
             case ARRAY -> array(of(schema.valueSchema()));
             case MAP -> map(schema.keySchema(), of(schema.valueSchema()));
@@ -128,7 +129,8 @@ final class JsonForms {
             json.writeStartObject();
             for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
                 String name = (String) entry.getKey();
-                // Of a map by identity, JsonConverter writes the last of equal names, at the place of the first.
+                // An IdentityHashMap may have equal names. JsonConverter writes the last of them, at the place of the
+                // first.
                 if (name == null || !names.add(name)) throw Rare.RARE;
                 json.writeFieldName(name);
                 values.write(entry.getValue(), json);
@@ -158,7 +160,7 @@ final class JsonForms {
         this.fields += fields.length;
         for (int i = 0; i < fields.length; i++) {
             String name = fields[i].name();
-            // Jackson escapes pairs of surrogates, but not those of a SerializedString, which has its bytes ready.
+            // Jackson escapes surrogate pairs in texts, but not in a SerializedString, whose bytes are made beforehand.
             if (!distinct.add(name) || name.chars().anyMatch(c -> Character.isSurrogate((char) c))) throw Rare.RARE;
             names[i] = new SerializedString(name);
             forms[i] = of(fields[i].schema());
@@ -169,7 +171,7 @@ final class JsonForms {
             json.writeStartObject();
             for (int i = 0; i < fields.length; i++) {
                 json.writeFieldName(names[i]);
-                // The first replaces nulls itself, without looking for the name.
+                // `get` with a Field replaces nulls by defaults, and need not look up the name.
                 forms[i].write(replacesNulls ? struct.get(fields[i]) : struct.getWithoutDefault(fields[i].name()), json);
             }
             json.writeEndObject();

@@ -8,13 +8,16 @@ import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.config.Configurator;
 import org.apache.logging.log4j.core.config.LoggerConfig;
 
-/** The levels of loggers that the worker wants. The empty name is the root's. */
+/** The levels of loggers that the worker requests. The empty name stands for the root logger. */
 final class LogLevels {
     private static final Map<String, Level> BEFORE = new HashMap<>();
 
     private LogLevels() { }
 
-    /** Set these levels, and those as before that were set earlier and are not wanted any more. */
+    /**
+     * Sets these levels. A logger whose level was requested earlier, but is not any more, gets its original level
+     * again.
+     */
     static synchronized void set(JsonNode wanted) {
         BEFORE.entrySet().removeIf(entry -> {
             if (wanted.has(entry.getKey())) return false;

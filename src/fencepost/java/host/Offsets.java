@@ -15,7 +15,9 @@ import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
-/** Source partitions and offsets as JSON without schemas, which Connect stores. Whole numbers are read as Long. */
+/**
+ * Source partitions and offsets as JSON without schemas, the form that Connect stores. Whole numbers are read as Long.
+ */
 final class Offsets implements OffsetStorageReader {
     private static final JsonConverter JSON = converter();
     private final Events events;
@@ -30,7 +32,10 @@ final class Offsets implements OffsetStorageReader {
         return converter;
     }
 
-    /** The JSON text, null for null. Bytes are texts in base64 there, and come back as texts. Raises DataException for what Connect does not store either. */
+    /**
+     * Returns the JSON text; null for null. Bytes become base64 texts, and are read as texts. Throws DataException for
+     * values that Connect does not store either.
+     */
     static String encoded(Map<String, ?> data) {
         if (data == null) return null;
         for (Map.Entry<?, ?> entry : data.entrySet()) {

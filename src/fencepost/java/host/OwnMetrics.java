@@ -17,13 +17,13 @@ import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.common.utils.Time;
 
 /**
- * The metrics that a connector, or a task and the plugins of its pipeline, add (KIP-877), with the names and tags that
- * Connect gives them. They are MBeans of this process, and the worker asks for them.
+ * The metrics that a connector adds, or that a task and the plugins of its pipeline add (KIP-877). They have the same
+ * names and tags as in Connect. They are MBeans of this process, and the worker asks for their values.
  */
 final class OwnMetrics {
-    /** Where Kafka puts the metrics of plugins, and none of its own. */
+    /** The group in which Kafka puts the metrics of plugins, and no metrics of its own. */
     private static final String GROUP = "plugins";
-    /** More than anybody looks at, and few enough for each scrape. */
+    /** The largest number of metrics: more than anybody needs, but few enough to be sent at each scrape. */
     private static final int MOST = 1000;
 
     private final Metrics metrics = new Metrics(
@@ -31,19 +31,19 @@ final class OwnMetrics {
     private final Map<String, String> tags = new LinkedHashMap<>();
     private final PluginMetrics own;
 
-    /** `task` is its number, null for a connector. */
+    /** `task` is the task's number, null for a connector. */
     OwnMetrics(String connector, String task) {
         tags.put("connector", connector);
         if (task != null) tags.put("task", task);
         own = new PluginMetricsImpl(metrics, tags);
     }
 
-    /** The metrics of the connector or task itself. */
+    /** Returns the metrics of the connector or task itself. */
     PluginMetrics of() {
         return own;
     }
 
-    /** Let a plugin of the pipeline add its metrics, with one more tag, if it has any. */
+    /** If a plugin of the pipeline has metrics, lets it add them, with one additional tag. */
     void offer(Object plugin, String tag, String value) {
         if (!(plugin instanceof Monitorable monitorable)) return;
         Map<String, String> all = new LinkedHashMap<>(tags);
@@ -51,7 +51,7 @@ final class OwnMetrics {
         monitorable.withPluginMetrics(new PluginMetricsImpl(metrics, all));
     }
 
-    /** Put the values that are numbers into an answer. Calls the plugin's code. */
+    /** Puts the values that are numbers into an answer. This calls the plugin's code. */
     void describe(ObjectNode answer) {
         ArrayNode all = answer.putArray("metrics");
         for (Map.Entry<MetricName, KafkaMetric> entry : metrics.metrics().entrySet()) {

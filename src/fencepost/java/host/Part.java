@@ -5,7 +5,10 @@ import java.util.Deque;
 import java.util.Map;
 import java.util.concurrent.Callable;
 
-/** An object of a plugin that records pass through. While it is called, the thread has the class loader of its jars. */
+/**
+ * An object of a plugin in the pipeline of records. During a call, the thread has the class loader of the plugin's
+ * jars.
+ */
 final class Part<T extends AutoCloseable> {
     final T object;
     private final ClassLoader loader;
@@ -15,7 +18,10 @@ final class Part<T extends AutoCloseable> {
         this.loader = loader;
     }
 
-    /** A new object of the class that a request names. It is put before the others of a pipeline, which has to close it. */
+    /**
+     * Makes an object of the class that a request names, and puts it at the front of `made`, the parts that the
+     * pipeline closes.
+     */
     @SuppressWarnings({"unchecked", "rawtypes"})
     static <T extends AutoCloseable> Part<T> of(JsonNode request, Class kind, Deque<Part<?>> made) throws Exception {
         PluginLoader loader = PluginLoader.of(request);
@@ -45,7 +51,7 @@ final class Part<T extends AutoCloseable> {
         run(object::close);
     }
 
-    /** Work without a result. */
+    /** A piece of work without a result. */
     interface Work {
         void run() throws Exception;
     }

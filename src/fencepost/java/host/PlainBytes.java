@@ -6,7 +6,10 @@ import java.util.Map;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.json.JsonConverter;
 
-/** Data without a converter, for dead letters: bytes and texts as they are, anything else as JSON without schemas. */
+/**
+ * Makes the bytes of keys and values in dead letters, without a converter: bytes and texts stay unchanged, anything
+ * else becomes JSON without schemas.
+ */
 final class PlainBytes {
     private static final JsonConverter JSON = new JsonConverter();
 

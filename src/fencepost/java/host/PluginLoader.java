@@ -15,13 +15,16 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Pattern;
 
 /**
- * Loads the classes of one plugin's jars: its own first, and those of Java, Kafka's clients, Connect's API and slf4j from
- * the host, so that both sides mean the same classes. This is Kafka Connect's division.
+ * Loads the classes of one plugin's jars. The plugin's own classes come first. But the classes of Java, Kafka's
+ * clients, Connect's API and slf4j come from the host, so that both sides use the same classes. Kafka Connect does the
+ * same.
  */
 final class PluginLoader extends URLClassLoader {
     private static final Pattern SHARED = Pattern.compile(
         "(java|javax|sun|jdk|com\\.sun|org\\.xml\\.sax|org\\.w3c\\.dom|org\\.slf4j|org\\.apache\\.log4j|org\\.apache\\.kafka)\\..*");
-    /** Packages of Connect that are plugins themselves, and javax that Java does not contain. */
+    /**
+     * Packages that are loaded from the plugin's jars: Connect's own plugins, and javax packages that Java lacks.
+     */
     private static final Pattern OF_PLUGINS = Pattern.compile(
         "javax\\.(ws\\.rs|inject|activation|annotation|xml\\.bind|persistence|transaction|jms|mail|servlet)\\..*"
         + "|org\\.apache\\.kafka\\.connect\\.((json|file|mirror|converters)\\..*"
@@ -37,7 +40,7 @@ final class PluginLoader extends URLClassLoader {
         super(jars, PluginLoader.class.getClassLoader());
     }
 
-    /** The loader of the jars that a request names. Classes of the same jars are the same. */
+    /** Returns the loader of the jars that a request names. The same jars always have the same loader. */
     static PluginLoader of(JsonNode request) {
         List<String> jars = new ArrayList<>();
         request.get("jars").forEach(jar -> jars.add(jar.asText()));
@@ -77,7 +80,7 @@ final class PluginLoader extends URLClassLoader {
         return own == null ? super.getResource(name) : own;
     }
 
-    /** Its own come first here, too: code that looks for a service may take the first one. */
+    /** The plugin's own resources come first here, too: code that looks for a service may take the first one. */
     @Override
     public Enumeration<URL> getResources(String name) throws IOException {
         List<URL> all = Collections.list(findResources(name));
@@ -85,7 +88,7 @@ final class PluginLoader extends URLClassLoader {
         return Collections.enumeration(all);
     }
 
-    /** A new object of a class. Raises ConfigException if it is not the expected kind. */
+    /** Makes an object of a class. Throws ConfigException if the class is not of the expected kind. */
     <T> T create(String name, Class<T> kind) throws ReflectiveOperationException {
         Class<?> found = Class.forName(name, true, this);
         if (!kind.isAssignableFrom(found)) throw new ClassCastException(name + " is not a " + kind.getName());

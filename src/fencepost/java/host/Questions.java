@@ -18,7 +18,10 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
-/** What is asked of a plugin that is not started. Each question has a new object of its class, which is closed if it can be. */
+/**
+ * Questions about a plugin that is not started. For each question, a new object of the plugin's class is made, and
+ * closed if possible.
+ */
 final class Questions {
     private static final Map<String, Class<?>> BASES = Map.of(
         SourceConnector.class.getName(), SourceConnector.class, Transformation.class.getName(), Transformation.class,
@@ -45,7 +48,7 @@ final class Questions {
                 answer.put("version", plugin instanceof Versioned versioned ? versioned.version() : null);
                 if (plugin instanceof SourceConnector connector) {
                     Class<?> task = connector.taskClass();
-                    answer.put("task", task.getName()).put("metadata", overrides(task, SourceRecord.class, RecordMetadata.class));
+                    answer.put("task", task.getName()).put("metadata", overridesCommitRecord(task));
                 }
             }
             case "config" -> definitions(definitions(plugin), answer.putArray("keys"));
@@ -72,7 +75,7 @@ final class Questions {
         }
     }
 
-    /** The definitions of a plugin, none for a class that returns null. */
+    /** Returns the definitions of a plugin; none if the class returns null. */
     private static ConfigDef definitions(Object plugin) {
         ConfigDef found;
         if (plugin instanceof SourceConnector connector) found = connector.config();
@@ -87,19 +90,22 @@ final class Questions {
         return value == null ? null : value.name();
     }
 
-    /** Whether a task has its own `commitRecord` with these parameters. */
-    static boolean overrides(Class<?> task, Class<?>... parameters) {
-        try {
-            return task.getMethod("commitRecord", parameters).getDeclaringClass() != org.apache.kafka.connect.source.SourceTask.class;
-        } catch (NoSuchMethodException absent) {
-            return false;
-        }
+    /**
+     * Whether a task overrides `commitRecord`. The older method of that name, with the record alone, is not called:
+     * Kafka Connect 4 does not know it any more.
+     */
+    static boolean overridesCommitRecord(Class<?> task) {
+        return overrides(task, "commitRecord", SourceRecord.class, RecordMetadata.class);
     }
 
-    /** Whether a task has its own `commit`. */
+    /** Whether a task overrides `commit`. */
     static boolean overridesCommit(Class<?> task) {
+        return overrides(task, "commit");
+    }
+
+    private static boolean overrides(Class<?> task, String method, Class<?>... parameters) {
         try {
-            return task.getMethod("commit").getDeclaringClass() != org.apache.kafka.connect.source.SourceTask.class;
+            return task.getMethod(method, parameters).getDeclaringClass() != org.apache.kafka.connect.source.SourceTask.class;
         } catch (NoSuchMethodException absent) {
             return false;
         }

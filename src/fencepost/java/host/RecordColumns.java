@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** Records as the buffers of Arrow arrays, and the last offset of each of their source partitions. */
+/** Records as the buffers of Arrow arrays, with the last offset of each source partition. */
 final class RecordColumns {
     private static final int ALIGNMENT = 8;
 
@@ -23,7 +23,10 @@ final class RecordColumns {
     private final Column partition = new Column();
     private final Column timestamps = new Column();
     private final Column headerEnds = new Column();
-    /** In the order of the records: partitions that differ in Java, as 1 and 1L do, may be the same in JSON. */
+    /**
+     * The last record of each source partition, in the order of the records. The order decides which offset is
+     * committed if partitions that differ in Java, such as 1 and 1L, are the same in JSON.
+     */
     private final Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>(16, 0.75f, true);
     private final ArrayNode encoded = Wire.JSON.createArrayNode();
     private final ArrayNode refused = Wire.JSON.createArrayNode();
@@ -31,11 +34,11 @@ final class RecordColumns {
     private boolean hasTimestamps;
 
     final List<SourceRecord> polled = new ArrayList<>();
-    /** Which of the polled records are among the rows. */
+    /** Says for each polled record whether it is among the rows. */
     final BitSet written = new BitSet();
-    /** What the task asked for after these records, null for nothing. */
+    /** The task's request after these records: a commit or an abort, null for neither. */
     String boundary;
-    /** How often stages were tried again. */
+    /** How often stages were retried. */
     int retries;
     long number;
     private int count;
@@ -44,7 +47,7 @@ final class RecordColumns {
         headerEnds.room(4).putInt(0);
     }
 
-    /** No rows, but a refused record, which is not skipped. */
+    /** Returns an object without rows, but with a refused record, for the case that the record may not be skipped. */
     static RecordColumns of(StageErrors.Refused refused, SourceRecord record, StageErrors errors) {
         RecordColumns columns = new RecordColumns();
         columns.refuse(refused, record, errors);
@@ -56,7 +59,7 @@ final class RecordColumns {
         return polled.isEmpty();
     }
 
-    /** Add a header to the record that is added next. */
+    /** Adds a header to the record that will be added next. */
     void addHeader(byte[] name, byte[] value) {
         headerNames.add(name);
         headerValues.add(value);
@@ -75,7 +78,7 @@ final class RecordColumns {
         values.add(value);
     }
 
-    /** Add a record that a stage refused: as it was polled, in the forms that are needed. */
+    /** Adds a record that a stage refused, as it was polled, in the forms that the worker needs. */
     void refuse(StageErrors.Refused why, SourceRecord record, StageErrors errors) {
         ObjectNode one = refused.addObject().put("stage", why.stage).put("plugin", why.plugin.getName()).put("topic", record.topic());
         Wire.describe(why.reason, one);
@@ -85,7 +88,7 @@ final class RecordColumns {
         if (errors.contents) one.put("content", record.toString());
     }
 
-    /** The offset of a record counts also if it is not written. */
+    /** Notes a polled record. Its offset counts even if the record is not written. */
     void keep(SourceRecord record, boolean isWritten) {
         written.set(polled.size(), isWritten);
         polled.add(record);
@@ -93,22 +96,22 @@ final class RecordColumns {
         latest.put(record.sourcePartition(), record);
     }
 
-    /** Encode the offsets, on the task's thread, once all records are here. Raises as `Offsets.encoded`. */
+    /** Encodes the offsets, on the task's thread, after all records were added. Throws as `Offsets.encoded`. */
     void complete() {
         latest.forEach((place, record) -> encoded.addArray().add(Offsets.encoded(place)).add(Offsets.encoded(record.sourceOffset())));
     }
 
-    /** The last polled record of each source partition. */
+    /** Returns the last polled record of each source partition. */
     Map<Map<String, ?>, SourceRecord> latest() {
         return latest;
     }
 
-    /** What a commit needs of these records. */
+    /** Returns the part of these records that is needed until their commit. */
     Uncommitted.Batch waiting() {
         return new Uncommitted.Batch(number, polled, written, keys.sizes(), values.sizes());
     }
 
-    /** Say in an answer what the buffers are, and append them, each padded. */
+    /** Describes the buffers in an answer, and appends them to `parts`, each padded. */
     void describe(ObjectNode answer, List<ByteBuffer> parts) {
         answer.put("batch", number).put("rows", values.count()).put("boundary", boundary);
         answer.set("topics", Wire.JSON.valueToTree(topics.keySet()));

@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
 final class RecordPipeline {
     private static final Logger LOG = LoggerFactory.getLogger(RecordPipeline.class);
 
-    /** All plugins, the last one first. */
+    /** All plugins, the last one of the pipeline first. */
     private final Deque<Part<?>> made = new ArrayDeque<>();
     private final List<Step> steps = new ArrayList<>();
     private final Part<Converter> key;
@@ -32,7 +32,7 @@ final class RecordPipeline {
     private final StageErrors errors;
     private boolean stopped;
 
-    /** How a converter makes bytes. */
+    /** Converts data to bytes with a converter. */
     private interface Conversion {
         byte[] of(String topic, RecordHeaders headers, Schema schema, Object value);
     }
@@ -68,15 +68,15 @@ final class RecordPipeline {
     }
 
     private static Conversion conversion(Converter converter, JsonNode request) {
-        // A class of the same name in the folder of a plugin may write something else.
+        // Classes are compared, not names: a plugin's folder may contain another JsonConverter that writes other bytes.
         return converter.getClass() == JsonConverter.class
             ? new StreamingJson((JsonConverter) converter, Part.properties(request))::fromConnectData : converter::fromConnectData;
     }
 
     /**
-     * Polled records as columns: several where a transaction ends after a record. A record that is refused
-     * and may not be skipped comes alone: nothing else of the poll is to be written. If the task stops while a stage is tried
-     * again, neither the records of this poll nor of later ones come: their offsets would be beyond those.
+     * Returns polled records as columns: several objects if transactions end between the records. A refused record that
+     * may not be skipped is returned alone, because no other record of the poll may be written. If the task stops while
+     * a stage is retried, no records are returned, now or later: later offsets would skip the records of this poll.
      */
     List<RecordColumns> columns(List<SourceRecord> records, Boundaries boundaries) {
         if (stopped) return List.of();
@@ -85,7 +85,7 @@ final class RecordPipeline {
         RecordColumns columns = new RecordColumns();
         all.add(columns);
         for (SourceRecord record : records) {
-            // Kafka Connect leaves it out as well.
+            // Kafka Connect skips null records as well.
             if (record == null) continue;
             try {
                 columns.keep(record, add(columns, record));
@@ -112,7 +112,7 @@ final class RecordPipeline {
         return all;
     }
 
-    /** Whether the record is among the columns: transforms may drop it. */
+    /** Adds a record to the columns. Returns false if a transform has dropped it. */
     private boolean add(RecordColumns columns, SourceRecord polled) throws StageErrors.Refused {
         SourceRecord changed = polled;
         for (Step step : steps) {
@@ -126,7 +126,7 @@ final class RecordPipeline {
         Integer partition = record.kafkaPartition();
         if (partition != null && partition < 0)
             throw new DataException("A record for topic " + topic + " has the partition " + partition + ", at " + polled.sourceOffset() + ": a partition is null, for any, or 0 and more");
-        // Converters may add some, such as the number of a schema.
+        // Converters may add headers, for example with the number of a schema.
         RecordHeaders headers = errors.passed("HEADER_CONVERTER", header.object.getClass(), () -> header.call(() -> headers(topic, record)));
         byte[] keyBytes = errors.passed("KEY_CONVERTER", key.object.getClass(),
             () -> key.call(() -> keys.of(topic, headers, record.keySchema(), record.key())));
@@ -146,12 +146,12 @@ final class RecordPipeline {
         return headers;
     }
 
-    /** End pauses of retries. On any thread. */
+    /** Ends the pauses between retries. May be called on any thread. */
     void stop() {
         errors.stop();
     }
 
-    /** Close all plugins. What one of them throws is logged. */
+    /** Closes all plugins. Errors are logged. */
     void close() {
         for (Part<?> part : made) {
             try {

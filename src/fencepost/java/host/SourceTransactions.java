@@ -8,17 +8,18 @@ import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * Keeps the transactions of a database whole: Debezium's records of their begin and end (provide.transaction.metadata) say
- * where they are. A Kafka transaction ends after a record END that leaves no database of the task within a transaction. If a
- * poll has several such records, it ends after the last one. So it has whole transactions of the source. What is outside of
- * them, such as a snapshot and heartbeats, is committed with its poll.
+ * Keeps the transactions of a database whole. Debezium's BEGIN and END records (provide.transaction.metadata) show
+ * where the transactions begin and end. A Kafka transaction ends after an END record if no database of the task is
+ * within a transaction then. If a poll has several such END records, the Kafka transaction ends after the last one. So
+ * a Kafka transaction contains only whole transactions of the source. Records outside of them, such as a snapshot and
+ * heartbeats, are committed with their poll.
  *
- * <p>The records are looked at as they were polled: transforms may drop or rename them.
+ * <p>The records are examined as they were polled, because transforms may drop or rename them.
  */
 final class SourceTransactions implements Boundaries {
     private static final String METADATA = "io.debezium.connector.common.TransactionMetadataValue";
 
-    /** The source partitions, each a database, that are within a transaction. */
+    /** The source partitions that are within a transaction. Each source partition is a database. */
     private final Set<Map<String, ?>> open = new HashSet<>();
     private SourceRecord last;
     private boolean isCommitted;

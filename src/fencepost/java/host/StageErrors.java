@@ -7,8 +7,8 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.connect.errors.RetriableException;
 
 /**
- * Repeats what fails in a stage of the pipeline, as the connector's `errors.retry.*` say (KIP-298). Errors, as opposed to
- * exceptions, are never caught. For the task's thread, except `stop`.
+ * Retries work that fails in a stage of the pipeline, according to the connector's `errors.retry.*` (KIP-298). Java's
+ * Errors, as opposed to its exceptions, are never caught. Only for the task's thread, except for `stop`.
  */
 final class StageErrors {
     private static final long FIRST_PAUSE_MS = 300;
@@ -31,14 +31,15 @@ final class StageErrors {
         longestPauseMs = settings.get("retry.delay.max.ms").asLong();
     }
 
-    /** A stage does not take a record. */
+    /** A stage refused a record. */
     static final class Refused extends Exception {
         final String stage;
         final Class<?> plugin;
         final Exception reason;
 
         private Refused(String stage, Class<?> plugin, Exception reason) {
-            // Without a message: the reason's own code would be asked for one.
+            // The message is null. Without that, Java would ask the reason for its text, which runs the reason's own
+            // code.
             super(null, reason);
             this.stage = stage;
             this.plugin = plugin;
@@ -46,7 +47,7 @@ final class StageErrors {
         }
     }
 
-    /** The task is stopped while a stage is tried again: its records are read again later. */
+    /** The task was stopped while a stage was retried. The task's records will be read again later. */
     static final class Stopped extends RuntimeException { }
 
     <T> T passed(String stage, Class<?> plugin, Callable<T> work) throws Refused {
@@ -68,7 +69,7 @@ final class StageErrors {
         }
     }
 
-    /** Wait, also if the thread is interrupted: a plugin may do that, and the task has not stopped. */
+    /** Waits, even if the thread is interrupted: a plugin may interrupt it although the task was not stopped. */
     private void await(long ms) {
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms);
         boolean interrupted = Thread.interrupted();
@@ -86,14 +87,14 @@ final class StageErrors {
         }
     }
 
-    /** How often something was tried again, since the last call. */
+    /** Returns the number of retries since the last call. */
     int takeRetries() {
         int taken = retries;
         retries = 0;
         return taken;
     }
 
-    /** End pauses, now and later. On any thread. */
+    /** Ends all pauses, current and future ones. May be called on any thread. */
     void stop() {
         stopped.countDown();
     }

@@ -6,7 +6,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
-/** A transform, and the predicate that says which records it applies to, if it has one. */
+/** A transform, and the predicate, if any, that decides to which records it is applied. */
 final class Step {
     private final Part<Transformation<SourceRecord>> transform;
     private final Part<Predicate<SourceRecord>> predicate;
@@ -30,7 +30,7 @@ final class Step {
         return transform.object.getClass();
     }
 
-    /** The changed record, null to drop it. */
+    /** Returns the changed record; null to drop it. */
     SourceRecord apply(SourceRecord record) throws Exception {
         if (predicate != null && predicate.call(() -> predicate.object.test(record)) == negate) return record;
         return transform.call(() -> transform.object.apply(record));

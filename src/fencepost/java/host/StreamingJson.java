@@ -15,16 +15,20 @@ import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.json.JsonConverterConfig;
 
 /**
- * Writes records as the JsonConverter that it has, with the same bytes: neither with a tree of nodes for each, nor the text of
- * the schema again. That converter itself writes what is rare or wrong, so errors are its own, and the first record of a
- * schema: a connector may make a schema for each record. For one thread.
+ * Writes records with the same bytes as a JsonConverter, but without a tree of nodes for each record, and without
+ * making the text of the schema again. The JsonConverter itself writes rare or invalid values, so that errors are its
+ * own. It also writes the first record of each schema, because a connector may make a new schema for each record. For
+ * one thread.
  */
 final class StreamingJson {
     private static final JsonFactory FACTORY = new JsonFactory();
     private static final SerializedString SCHEMA = new SerializedString("schema"), PAYLOAD = new SerializedString("payload");
     /** The largest buffer that is kept from one record to the next, in bytes. */
     private static final int KEPT = 1 << 20;
-    /** The most fields in all forms: transforms may make wide schemas again and again, which are equal but not the same. */
+    /**
+     * The largest number of fields in all forms: transforms may repeatedly make wide schemas that are equal but not
+     * identical.
+     */
     private static final int MOST_FIELDS = 100_000;
     private static final Known SEEN = new Known(null, null), RARE = new Known(null, null);
 
@@ -37,12 +41,12 @@ final class StreamingJson {
     private ByteArrayOutputStream bytes;
     private JsonGenerator json;
 
-    /** `text` is the schema as JSON. */
+    /** A schema's form, and the schema itself as JSON in `text`. */
     private record Known(JsonForm form, SerializableString text) { }
 
     StreamingJson(JsonConverter converter, Map<String, String> properties) {
         this.converter = converter;
-        // Not as a JsonConverterConfig, which would log them again.
+        // Parsed without a JsonConverterConfig, which would log the properties again.
         config = JsonConverterConfig.configDef().parse(properties);
         hasSchemas = (Boolean) config.get(JsonConverterConfig.SCHEMAS_ENABLE_CONFIG);
         mostSchemas = (Integer) config.get(JsonConverterConfig.SCHEMAS_CACHE_SIZE_CONFIG);
@@ -81,11 +85,11 @@ final class StreamingJson {
     }
 
     private SerializedString text(Schema schema) throws IOException {
-        // Its own cache takes schemas that are equal for the same, though their parameters may have another order.
+        // The converter's own cache treats equal schemas as the same, although their parameters may have another order.
         return new SerializedString(new String(Wire.JSON.writeValueAsBytes(converter.asJsonSchema(schema)), StandardCharsets.UTF_8));
     }
 
-    /** Null for what is rare or wrong. */
+    /** Returns the bytes of a record; null if the value is rare or wrong. */
     private byte[] written(Known known, Object value) {
         try {
             if (json == null) {

@@ -31,11 +31,11 @@ import org.slf4j.LoggerFactory;
 import org.slf4j.MDC;
 
 /**
- * A task between its start and its stop. All its methods are called on its own thread, except `stop`.
+ * A task, from its start to its stop. All its methods are called on its own thread, except `stop`.
  *
- * <p>The worker waits for a poll for a limited time and asks again for the same one, so that it can commit meanwhile. The
- * next poll of a task that looks at commits begins only when the worker has asked for it: after the commit of the one
- * before, if there was one. Of any other task it begins at once, beside the worker's writes.
+ * <p>The worker waits for a poll for a limited time, and then asks for the same poll again, so that it can commit
+ * meanwhile. If a task is interested in commits, its next poll begins only when the worker asks for it: after the
+ * commit of the previous poll, if there was one. Otherwise the next poll begins at once, while the worker writes.
  */
 final class TaskSession implements Session, SourceTaskContext {
     private static final Logger LOG = LoggerFactory.getLogger(TaskSession.class);
@@ -83,13 +83,12 @@ final class TaskSession implements Session, SourceTaskContext {
             case "source" -> new SourceTransactions();
             default -> Boundaries.OF_WORKER;
         };
-        keeps = Questions.overrides(task.getClass(), SourceRecord.class, RecordMetadata.class)
-            || Questions.overrides(task.getClass(), SourceRecord.class);
+        keeps = Questions.overridesCommitRecord(task.getClass());
         keepsLatest = keeps && looksAtLatest(task.getClass());
         uncommitted = new Uncommitted(keepsLatest);
         looksAtCommits = keeps || Questions.overridesCommit(task.getClass());
         pollsAhead = !looksAtCommits || knowsWhatIsCommitted(task.getClass());
-        // Last: they have to be closed.
+        // Created last, so that nothing has to be closed if an earlier step fails.
         metrics = new OwnMetrics(request.get("owner").asText(), request.get("task").asText());
         try {
             pipeline = new RecordPipeline(request.get("pipeline"), metrics);
@@ -99,14 +98,18 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    /** Whether `commit` of a task means the records that `commitRecord` was called for, and not all that it returned. */
+    /**
+     * Whether `commit` of a task refers only to the records that `commitRecord` was called for, and not to all records
+     * that `poll` has returned.
+     */
     private static boolean knowsWhatIsCommitted(Class<?> task) {
         return task.getName().startsWith("io.debezium.") || task.getName().startsWith("org.apache.kafka.connect.mirror.");
     }
 
     /**
-     * Whether `commitRecord` takes no more from the records than the latest offset of each source partition. Of Debezium's
-     * tasks, Spanner's has one of its own. Records that wait for a commit are most of what the collector has to copy.
+     * Whether `commitRecord` only needs the latest offset of each source partition. Debezium's task for Spanner has its
+     * own `commitRecord`, and does not count. Fewer kept records save work: most of the objects that the garbage
+     * collector copies are records that wait for a commit.
      */
     private static boolean looksAtLatest(Class<?> task) throws NoSuchMethodException {
         return LOOK_AT_LATEST.contains(task.getMethod("commitRecord", SourceRecord.class, RecordMetadata.class).getDeclaringClass().getName());
@@ -128,7 +131,8 @@ final class TaskSession implements Session, SourceTaskContext {
             }
             case "commit" -> {
                 long batch = request.get("batch").asLong();
-                // At once: what is polled before the thread gets to it is of the next commit.
+                // Take the records now: those that are polled before the task's thread runs `commit` belong to the next
+                // commit.
                 List<Uncommitted.Batch> committed = uncommitted.take(batch);
                 thread.execute(() -> commit(committed, request.path("written")));
             }
@@ -163,7 +167,7 @@ final class TaskSession implements Session, SourceTaskContext {
         return error;
     }
 
-    /** The next records, null if there are none within that time. For one connection at a time. */
+    /** Returns the next records; null if none arrive within the given time. For one connection at a time. */
     private RecordColumns next(long ms) throws Exception {
         if (ready.isEmpty()) {
             if (poll == null) poll = thread.submit(this::polled);
@@ -187,16 +191,16 @@ final class TaskSession implements Session, SourceTaskContext {
     }
 
     private List<RecordColumns> polled() throws InterruptedException {
-        // A task may start again in a poll, and nobody would stop it.
+        // The poll of a stopped task may start its work again, and nobody would stop it.
         if (stopped) return List.of();
         List<SourceRecord> records = task.poll();
         if (records == null) records = List.of();
-        // A task that defines its transactions may end one with a poll without records.
+        // A task that defines its transactions may end a transaction by a poll without records.
         if (records.isEmpty() && !(boundaries instanceof Transactions)) return List.of();
         return pipeline.columns(records, boundaries);
     }
 
-    /** `written` has the places of the written records in runs, if the worker was to keep them. */
+    /** `written` has the places of the written records, in runs, if the worker was asked to keep them. */
     private void commit(List<Uncommitted.Batch> committed, JsonNode written) {
         Iterator<Place> places = places(written);
         for (Uncommitted.Batch batch : committed) {
@@ -217,7 +221,10 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    /** Call commitRecord. An error concerns this record alone, as in Kafka Connect: the others keep their own places. */
+    /**
+     * Calls commitRecord. As in Kafka Connect, an error affects only this record: the others still get their own
+     * places.
+     */
     private void committed(SourceRecord record, RecordMetadata place) {
         try {
             task.commitRecord(record, place);
@@ -226,7 +233,7 @@ final class TaskSession implements Session, SourceTaskContext {
         }
     }
 
-    /** Where a record was written; a partition of null if a transform in the worker dropped it. */
+    /** Where a record was written. The partition is null if a transform in the worker dropped the record. */
     private record Place(TopicPartition partition, long offset, long timestamp) {
         RecordMetadata of(Uncommitted.Batch batch, int row) {
             if (partition == null) return null;

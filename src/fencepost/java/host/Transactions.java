@@ -6,7 +6,10 @@ import java.util.Objects;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.TransactionContext;
 
-/** The commits and aborts that a task asks for: after a record, known by `equals`, or after the batch: then the record is null. */
+/**
+ * The commits and aborts that a task requests, after a record or after the batch. Equal records count as the same; for
+ * the batch, the record is null.
+ */
 final class Transactions implements TransactionContext, Boundaries {
     private static final String NO_RECORD = "A transaction cannot end after a record that is null: call the method without a record";
     private final Map<SourceRecord, String> requests = new HashMap<>();
@@ -37,13 +40,13 @@ final class Transactions implements TransactionContext, Boundaries {
             throw new IllegalStateException("Both a commit and an abort were requested for the same " + (record == null ? "batch" : "record"));
     }
 
-    /** The request for a record, which applies once. */
+    /** Returns the request for a record. It applies only once. */
     @Override
     public synchronized String after(SourceRecord record) {
         return requests.isEmpty() ? null : requests.remove(record);
     }
 
-    /** The request for the batch, which applies once. */
+    /** Returns the request for the batch. It applies only once. */
     @Override
     public String atEnd() {
         return after(null);

@@ -11,17 +11,17 @@ import java.util.Map;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * What `commitRecord` needs of the records that wait for a commit: not their bytes, so that the heap has room for a
- * transaction that is larger.
+ * The parts of records that `commitRecord` needs after their commit. The records' bytes are not kept, so that the heap
+ * has room for larger transactions.
  */
 final class Uncommitted {
-    /** Polled records, which of them were written, and the sizes of the keys and values of those. */
+    /** Polled records, which of them were written, and the sizes of the keys and values of the written ones. */
     record Batch(long number, Collection<SourceRecord> polled, BitSet written, int[] keySizes, int[] valueSizes) { }
 
     private final boolean latestOnly;
     private final Deque<Batch> batches = new ArrayDeque<>();
 
-    /** With `latestOnly` all that waits is one batch, of the last record of each source partition, which knows no sizes. */
+    /** With `latestOnly`, there is only one batch, which has the last record of each source partition and no sizes. */
     Uncommitted(boolean latestOnly) {
         this.latestOnly = latestOnly;
     }
@@ -31,14 +31,14 @@ final class Uncommitted {
     }
 
     private static Batch merged(Batch before, RecordColumns records) {
-        // In the order of the records: a task may look at the last record of all.
+        // The order of the records is kept, because a task may use the last record of all.
         Map<Map<String, ?>, SourceRecord> latest = new LinkedHashMap<>(16, 0.75f, true);
         if (before != null) before.polled.forEach(record -> latest.put(record.sourcePartition(), record));
         latest.putAll(records.latest());
         return new Batch(records.number, latest.values(), new BitSet(), new int[0], new int[0]);
     }
 
-    /** Take out the batches up to a number. */
+    /** Removes and returns the batches up to a number. */
     synchronized List<Batch> take(long number) {
         List<Batch> taken = new ArrayList<>();
         while (!batches.isEmpty() && batches.peek().number <= number) taken.add(batches.poll());

@@ -18,12 +18,12 @@ import java.util.function.Supplier;
 import org.apache.kafka.connect.errors.RetriableException;
 
 /**
- * Messages on a connection. A request is its length, 4 bytes, and JSON. An answer is the lengths of both parts, 4 and 8
- * bytes, then JSON, then Arrow buffers. Numbers are little endian.
+ * Messages on a connection. A request is its length (4 bytes) and JSON. An answer is the lengths of both parts (4 and 8
+ * bytes), then JSON, then Arrow buffers. Numbers are little-endian.
  */
 final class Wire {
     static final ObjectMapper JSON = new ObjectMapper();
-    /** The most characters of an error, and of its trace. */
+    /** The largest number of characters of an error, and of its trace. */
     private static final int LONGEST = 100_000;
 
     private Wire() { }
@@ -50,7 +50,7 @@ final class Wire {
         return buffer;
     }
 
-    /** Put a failure into an answer, as much of it as a status has room for. */
+    /** Puts a failure into an answer, shortened to what a status can hold. */
     static void describe(Throwable error, ObjectNode answer) {
         answer.put("error", shortened(said(error, error::toString))).put("trace", shortened(said(error, () -> trace(error))));
         boolean isOfClients = error instanceof org.apache.kafka.common.errors.RetriableException;
@@ -64,12 +64,12 @@ final class Wire {
         return trace.toString();
     }
 
-    /** What an error says of itself, by its own code, which may throw. */
+    /** Returns `words`, a text of an error. The error's own code makes it; if that throws, the result says so. */
     static String said(Throwable error, Supplier<String> words) {
         try {
             return words.get();
         } catch (Throwable failed) {
-            return error.getClass().getName() + ", which threw " + failed.getClass().getName() + " when it was asked what it is";
+            return error.getClass().getName() + ", which threw " + failed.getClass().getName() + " when its text was requested";
         }
     }
 

@@ -62,24 +62,26 @@ class Admin(Closing):
         self._client = BrokerClient(config)
 
     def create_topics(self, *topics: NewTopic) -> dict[str, bool]:
-        """Create topics and wait until their partitions have leaders. False for those that exist already.
+        """Create topics, and wait until their partitions have leaders.
+
+        The result is False for topics that already exist.
 
         An existing topic is not changed. Raises TopicCreationError or AuthorizationError for the first topic that the
-        cluster refuses; the others are created nevertheless.
+        cluster refuses; the other topics are created nevertheless.
         """
         return self._client.run(
             create_topics, self._client, topics, doing=f"creating topic {listed([topic.name for topic in topics])}"
         )
 
     def describe_topic(self, name: str) -> TopicDescription | None:
-        """Return a topic's partitions and settings, None if it does not exist.
+        """Return a topic's partitions and settings; None if the topic does not exist.
 
-        Raises AuthorizationError without DESCRIBE and DESCRIBE_CONFIGS on it.
+        Raises AuthorizationError without DESCRIBE and DESCRIBE_CONFIGS on the topic.
         """
         return self._client.run(self._describe, name, doing=f"describing topic {name}")
 
     def topic_exists(self, name: str) -> bool:
-        """Return whether the brokers know a topic. Raises AuthorizationError without DESCRIBE on it."""
+        """Return whether the brokers know a topic. Raises AuthorizationError without DESCRIBE on the topic."""
         return self._client.run(self._row, name, doing=f"describing topic {name}") is not None
 
     def topic_names(self) -> frozenset[str]:
@@ -89,14 +91,15 @@ class Admin(Closing):
     def delete_topics(self, *names: str) -> None:
         """Delete topics, and wait until the brokers do not list them any more. A missing topic is not an error.
 
-        Raises AuthorizationError without DELETE on one of them.
+        Raises AuthorizationError if the principal lacks DELETE on one of the topics.
         """
         self._client.run(delete_topics, self._client, names, doing=f"deleting topic {listed(names)}")
 
     def topic_id(self, name: str) -> str | None:
-        """Return the id of a topic, which another topic of that name would not have.
+        """Return the id of a topic. If the topic is deleted and created again, the id changes.
 
-        None if the topic does not exist, and from brokers before 2.8. Raises AuthorizationError without DESCRIBE on it.
+        The result is None if the topic does not exist, and from brokers before Kafka 2.8. Raises AuthorizationError
+        without DESCRIBE on the topic.
         """
         row = self._client.run(self._row, name, doing=f"describing topic {name}")
         known = row is not None and row.topic_id is not None and row.topic_id.int
@@ -107,11 +110,11 @@ class Admin(Closing):
         return self._client.run(self._count_brokers, doing="counting the brokers")
 
     def usual_replication_factor(self) -> int:
-        """Return the number of replicas of an internal topic: 1 in a cluster of one broker, else 3."""
+        """Return the default replication factor of an internal topic: 1 in a cluster of one broker, else 3."""
         return 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
 
     def require_transactions(self) -> None:
-        """Make sure that a broker knows the requests of transactions, in the versions that exactly once needs.
+        """Make sure that a broker supports the requests of transactions, in the versions that exactly-once needs.
 
         Raises UnsupportedBrokerError.
         """
@@ -122,11 +125,11 @@ class Admin(Closing):
         return self._client.run(self._cluster_id, doing="asking for the id of the cluster")
 
     def ensure_compacted_topic(self, topic: InternalTopic) -> bool:
-        """Make sure that an internal topic exists and is compacted. True if it was created.
+        """Make sure that an internal topic exists and is compacted. Returns True if this call created the topic.
 
-        Raises ConfigError if it is missing and not `created` by workers, if it exists with another `cleanup.policy`,
-        which would lose state over time, or is diskless, and the errors of `create_topics`. If the topic exists, only
-        the right DESCRIBE is needed.
+        Raises ConfigError if the topic is missing and workers must not create it (`created` is False), if it is
+        diskless, or if it has another `cleanup.policy`, which would lose state over time. Raises the errors of
+        `create_topics`, too. If the topic exists, only the right DESCRIBE is needed.
         """
         if self.exists_compacted(topic.name):
             return False
@@ -137,18 +140,18 @@ class Admin(Closing):
         settings = {**topic.settings, CLEANUP_POLICY: COMPACT}
         if self.create_topics(NewTopic(topic.name, topic.partitions, replicas, settings))[topic.name]:
             return True
-        # Another worker created it in between.
+        # Another worker has created the topic meanwhile.
         self.exists_compacted(topic.name)
         return False
 
     def exists_compacted(self, name: str) -> bool:
-        """Whether a topic exists. Raises ConfigError if it does and is known to be diskless, or not compacted."""
+        """Whether a topic exists. Raises ConfigError if it exists and is known to be diskless, or not compacted."""
         try:
             description = self.describe_topic(name)
         except AuthorizationError as error:
             if error.operation != _SEE_SETTINGS:
                 raise
-            # Connect's principals may lack this right, and the topic exists.
+            # Kafka Connect does not require this right of a worker's principal. The topic exists, which is sufficient.
             _LOG.warning("Cannot see whether topic %s is compacted, as it must be: %s", name, error)
             return True
         if description and description.configs.get(DISKLESS) == "true":
@@ -172,15 +175,15 @@ class Admin(Closing):
     ) -> FenceProducersResult:
         """Fence the producers of transactional ids: their open transactions abort, and they can write nothing more.
 
-        Ids that are not fenced in time, or for which the principal lacks WRITE and DESCRIBE, are failures in the
-        result; call its `all()` to have them raised.
+        If an id is not fenced in time, or the principal lacks WRITE and DESCRIBE on it, the result contains the
+        failure. Call `all()` of the result to raise failures.
         """
         return self._client.run(fencing.fence, self._client, ids, timeout_ms, doing="fencing producers")
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Return the cluster's open transactions, the oldest first.
 
-        Transactional ids that the principal may not DESCRIBE are omitted. Raises UnsupportedBrokerError before Kafka
+        Transactional ids on which the principal lacks DESCRIBE are omitted. Raises UnsupportedBrokerError before Kafka
         3.0.
         """
         return self._client.run(list_open_transactions, self._client, doing="listing open transactions")
@@ -207,7 +210,7 @@ class Admin(Closing):
         return transaction
 
     def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
-        """Abort, in one partition, a transaction that no coordinator knows, whose first record is at an offset.
+        """Abort a transaction that no coordinator knows, in one partition. Its first record is at `start_offset`.
 
         Returns its producer. Raises NoOpenTransactionError if there is no transaction or a coordinator knows it,
         TopicNotFoundError, AuthorizationError without READ on the topic and ALTER on the cluster, and
@@ -221,7 +224,7 @@ class Admin(Closing):
         self._client.close()
 
     def _row(self, name: str) -> Any:
-        """The metadata of a topic, None if the brokers do not know it."""
+        """Return the metadata of a topic; None if the brokers do not know the topic."""
         row = topic_row(self._client, name)
         if row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
             return None
@@ -239,7 +242,7 @@ class Admin(Closing):
         response = self._client.send(DescribeConfigsRequest(resources=[resource]))
         result = response.results[0]
         if result.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-            # Deleted meanwhile, or created so recently that this broker does not know it.
+            # The topic was deleted after the metadata request, or this broker does not know the new topic yet.
             return None
         if result.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise AuthorizationError(f"topic {name}", _SEE_SETTINGS)
@@ -270,7 +273,7 @@ class Admin(Closing):
 
 
 def missing_internal_topics(names: Sequence[str]) -> ConfigError:
-    """Return the error for internal topics that do not exist, and that workers may not create."""
+    """Return the error for internal topics that do not exist and that workers may not create."""
     found = f"Topic {names[0]} does" if len(names) == 1 else f"The topics {', '.join(names)} do"
     return ConfigError(
         f"{found} not exist, and {AUTOMATIC_CREATION} is false: create what is missing with `fencepost topics create "

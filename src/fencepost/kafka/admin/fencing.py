@@ -1,9 +1,9 @@
 """Fences producers by their transactional ids, many at once (the admin call of KIP-618).
 
-Each id is initialized by its transaction coordinator (InitProducerId), which bumps its epoch and aborts its open
-transaction: former owners of the id are refused from then on. Coordinators are looked up in batches. A broker answers
-one request of a connection at a time, so a coordinator fences several ids at once over several connections, each used
-by one thread.
+The transaction coordinator initializes each id (InitProducerId). This bumps the id's epoch and aborts its open
+transaction, so brokers refuse former owners of the id from then on. Coordinators are looked up in batches. A broker
+answers one request of a connection at a time, so a coordinator fences several ids at once over several connections,
+each used by one thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from fencepost.kafka.transport.error_codes import Code
 DEFAULT_TIMEOUT_MS: Final = 30_000
 
 _REQUESTS_PER_COORDINATOR: Final = 4
-# No transaction begins under this; it only has to be within the broker's transaction.max.timeout.ms.
+# The value of a required field of InitProducerId. The fenced ids begin no transactions, so any value up to the broker's
+# transaction.max.timeout.ms is valid.
 _TRANSACTION_TIMEOUT_MS: Final = 1_000
 _NAMED_IN_MESSAGE: Final = 10
 _RIGHTS: Final = "WRITE and DESCRIBE"
@@ -33,7 +34,7 @@ _RIGHTS: Final = "WRITE and DESCRIBE"
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """The coordinator's answer when an id was fenced: former owners have a lower epoch or another id."""
+    """The producer id and epoch of an id after its fencing. Former owners have a lower epoch or another producer id."""
 
     producer_id: int
     epoch: int
@@ -60,28 +61,29 @@ class FencingTimeoutError(KafkaError):
 
 
 class FenceProducersResult:
-    """The outcome for each transactional id, under the names of Kafka's admin client."""
+    """The outcome for each transactional id. The methods have the names of Kafka's admin client."""
 
     def __init__(self, outcomes: Mapping[str, FencedProducer | KafkaError]) -> None:
         self._outcomes = outcomes
 
     @property
     def fenced_producers(self) -> Mapping[str, FencedProducer | KafkaError]:
-        """The outcome of each id, or the reason why it was not fenced."""
+        """Maps each id to its producer id and epoch, or to the reason why it was not fenced."""
         return self._outcomes
 
     def producer_id(self, transactional_id: str) -> int:
-        """Return the producer id that the fencing of an id got. Raises the reason if it failed."""
+        """Return the producer id that a transactional id has after its fencing. Raises the failure of the fencing."""
         return self._fenced(transactional_id).producer_id
 
     def epoch_id(self, transactional_id: str) -> int:
-        """Return the epoch that the fencing of an id got. Raises the reason if it failed."""
+        """Return the epoch that a transactional id has after its fencing. Raises the failure of the fencing."""
         return self._fenced(transactional_id).epoch
 
     def all(self) -> None:
-        """Make sure that all are fenced.
+        """Make sure that all ids are fenced.
 
-        Raises the reason if one failed; if several did, AuthorizationError or FencingError, which name them.
+        If one id failed, raises the failure of this id. If several failed, raises one error that names them:
+        AuthorizationError if the principal lacks the right on each of them, else FencingError.
         """
         failures = {name: outcome for name, outcome in self._outcomes.items() if isinstance(outcome, KafkaError)}
         if len(failures) == 1:
@@ -106,7 +108,7 @@ class FenceProducersResult:
 
 
 def fence(client: BrokerClient, ids: Iterable[str], timeout_ms: float) -> FenceProducersResult:
-    """Fence each transactional id. The result contains the failures; a single failure raises nothing."""
+    """Fence each transactional id. A failure to fence one id is not raised: the result contains it."""
     unique = list(dict.fromkeys(ids))
     outcomes = _Round(client, timeout_ms).fence(unique)
     return FenceProducersResult({name: outcomes[name] for name in unique})
@@ -121,7 +123,7 @@ class _Round:
         self._deadline = Deadline.after(timeout_ms)
 
     def fence(self, ids: Sequence[str]) -> Mapping[str, FencedProducer | KafkaError]:
-        """Retry until every id has an outcome or the time is up."""
+        """Fence the ids. Retry until every id has an outcome, or the deadline has passed."""
         if not ids:
             return {}
         coordinators = self._find_coordinators(ids)
@@ -135,7 +137,7 @@ class _Round:
         return dict(zip(ids, outcomes, strict=True))
 
     def _find_coordinators(self, ids: Sequence[str]) -> Mapping[str, Address]:
-        """Return the addresses of the coordinators that are known immediately."""
+        """Look up the coordinators of all ids once. Return the address of each coordinator that was found."""
         client = self._client
         try:
             rows = dict(ask_for_coordinators(client.cluster, ids, self._deadline, client.interruption))
@@ -144,7 +146,10 @@ class _Round:
         return {name: (row.host, row.port) for name, row in rows.items() if row.error_code == Code.NONE}
 
     def _fence_one(self, name: str, address: Address | None) -> FencedProducer | KafkaError:
-        """Ask the coordinator of an id; look it up first if it is unknown, and again if it moved."""
+        """Ask the coordinator of an id to fence it.
+
+        Find the coordinator first if it is unknown, and again if it has changed.
+        """
         if self._deadline.passed:
             return FencingTimeoutError(name, self._timeout_ms, "no answer yet")
         cluster, interruption = self._client.cluster, self._client.interruption

@@ -1,8 +1,8 @@
-"""Ends hanging transactions: open in a partition although no coordinator knows them, so that they never end.
+"""Ends hanging transactions. They are open in a partition although no coordinator knows them, so they would never end.
 
-They result from records that a broker accepted for a transaction that had already ended, before KIP-890, or with
-`transaction.partition.verification.enable` switched off. The transaction marker that a coordinator would write ends
-one, sent to the leader of the partition: the WriteTxnMarkers request of KIP-664.
+Hanging transactions result from records that a broker accepted for a transaction that had already ended: before
+KIP-890, or with `transaction.partition.verification.enable` switched off. A hanging transaction ends when the
+partition's leader gets the transaction marker that a coordinator would write: the WriteTxnMarkers request of KIP-664.
 """
 
 from __future__ import annotations

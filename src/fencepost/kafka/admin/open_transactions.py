@@ -1,6 +1,6 @@
-"""Finds open transactions, and those that block a partition's read_committed consumers.
+"""Finds open transactions, and transactions that block the read_committed consumers of a partition.
 
-The requests are KIP-664's.
+The requests are from KIP-664.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, ans
 from fencepost.kafka.transport.error_codes import Code, is_retriable
 
 ONGOING: Final = "Ongoing"
-"""The state in which a transaction accepts records; in all others its coordinator is ending it."""
+"""The state in which a transaction accepts records. In all other states its coordinator is ending it."""
 
 _OPEN_STATES: Final = (ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _NO_TRANSACTION: Final = -1
@@ -31,9 +31,9 @@ class NoOpenTransactionError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction as its coordinator holds it. `coordinator` is a broker's id.
+    """A transaction in the view of its coordinator. `coordinator` is a broker's id.
 
-    `started_ms` is in milliseconds since the epoch, by the coordinator's clock.
+    `started_ms` is in milliseconds since the epoch, according to the coordinator's clock.
     """
 
     transactional_id: str
@@ -47,9 +47,9 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenProducer:
-    """A producer with a transaction that is open in one partition, where its first record is at `start_offset`.
+    """A producer with an open transaction in a partition. `start_offset` is the transaction's first offset there.
 
-    `coordinator_epoch` is the epoch of the producer's last marker in the partition, -1 if there is none.
+    `coordinator_epoch` is the epoch of the producer's last marker in the partition; -1 if there is none.
     """
 
     identity: ProducerIdentity
@@ -60,12 +60,13 @@ class OpenProducer:
 def list_open_transactions(client: BrokerClient) -> list[OpenTransaction]:
     """Return the open transactions of a cluster, the oldest first.
 
-    Transactional ids that the principal may not DESCRIBE are omitted.
+    Transactional ids on which the principal lacks DESCRIBE are omitted.
     """
     deadline = Deadline.after(client.config.request_timeout_ms)
     while True:
         try:
-            # Without brokers there would be no coordinator to ask, and so no open transaction.
+            # This request finds the brokers. Without known brokers, no coordinator would be asked, and the result would
+            # be empty.
             client.metadata(timeout_ms=remaining_ms(deadline, client.config.request_timeout_ms))
             found = [row for broker in client.cluster.broker_ids() for row in _of_coordinator(client, broker)]
             return sorted(found, key=lambda transaction: transaction.started_ms)
@@ -86,7 +87,7 @@ def _of_coordinator(client: BrokerClient, broker: int) -> Iterator[OpenTransacti
     for row in described.transaction_states:
         if is_retriable(row.error_code):
             raise answered(row.error_code)
-        # It may have ended meanwhile.
+        # The transaction may have ended since it was listed.
         if row.error_code == Code.NONE and row.transaction_state in _OPEN_STATES:
             yield OpenTransaction(
                 transactional_id=row.transactional_id,
@@ -102,8 +103,8 @@ def _of_coordinator(client: BrokerClient, broker: int) -> Iterator[OpenTransacti
 def find_open_transactions(client: BrokerClient, topic: str, partition: int, leader: int, before: int) -> str:
     """Describe the transactions that are open in a partition and began before an offset; empty if none is found.
 
-    The broker may be too old for these requests, or the principal may lack DESCRIBE on the transactional ids: unknown
-    details are omitted.
+    Details are omitted if they are unknown, because the broker is too old for these requests, or the principal lacks
+    DESCRIBE on the transactional ids.
     """
     described: list[str] = []
     with suppress(KafkaError):

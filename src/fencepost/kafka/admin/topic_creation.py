@@ -16,16 +16,16 @@ from fencepost.kafka.transport.error_codes import Code, code_name, is_retriable
 from fencepost.kafka.transport.topic_leaders import wait_for_leaders
 
 BROKER_DEFAULT: Final = -1
-"""As a number of partitions or replicas: the broker's default."""
+"""As the number of partitions or replicas, this value requests the broker's default."""
 
 _RECORDS_OF_A_REQUEST: Final = 5_000
 """The maximum number of metadata records per request: a controller refuses more than 10,000."""
 
 _DEFAULT_PARTITIONS: Final = 10
-"""Counted for a topic with the brokers' `num.partitions`, which is not known here."""
+"""The assumed number of partitions of a topic that requests the brokers' `num.partitions`, which is unknown here."""
 
 _NAMED: Final = 3
-"""The maximum number of topics named in a message."""
+"""The maximum number of topics that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NewTopic:
 
 
 def create_topics(client: BrokerClient, topics: Sequence[NewTopic]) -> dict[str, bool]:
-    """Create topics, as `Admin.create_topics`."""
+    """Create topics. See `Admin.create_topics`."""
     created: dict[str, bool] = {}
     failure: KafkaError | None = None
     for part in _requests(topics):
@@ -58,7 +58,10 @@ def create_topics(client: BrokerClient, topics: Sequence[NewTopic]) -> dict[str,
 
 
 def _rows(client: BrokerClient, topics: Sequence[NewTopic], deadline: Deadline) -> list[Any]:
-    """Return the answer's rows in the order of the topics; retries while the controller moves or throttles."""
+    """Send the request; return the answer's row of each topic, in order.
+
+    Retries while the controller moves or throttles.
+    """
     while True:
         try:
             response = client.send(
@@ -76,13 +79,13 @@ def _rows(client: BrokerClient, topics: Sequence[NewTopic], deadline: Deadline) 
 
 
 def controller_of(client: BrokerClient) -> int | None:
-    """Return the broker that creates and deletes topics, where only one does (in clusters with ZooKeeper)."""
+    """Return the broker that gets requests to create or delete topics: the controller; None (any broker) if unknown."""
     controller: int = client.metadata().controller_id
     return controller if controller in client.cluster.broker_ids() else None
 
 
 def _requests(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
-    """Yield the topics of each request."""
+    """Divide topics among requests, because one request may create only a limited number of metadata records."""
     part: list[NewTopic] = []
     records = 0
     for topic in topics:
@@ -97,7 +100,7 @@ def _requests(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names of topics for a message, and how many more there are."""
+    """Return a list of names for a message: the first few, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
@@ -122,11 +125,11 @@ def _request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
     )
 
 
-def _error(topic: NewTopic, code: int, told: str | None) -> KafkaError:
+def _error(topic: NewTopic, code: int, message: str | None) -> KafkaError:
     """Return the error, with the remedy in one line, for a topic that the cluster refuses to create."""
     if code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
         return AuthorizationError(f"topic {topic.name}", "CREATE (or CREATE on the cluster)")
-    said = (told or code_name(code)).rstrip(". ")
+    reason = (message or code_name(code)).rstrip(". ")
     if code == Code.INVALID_REPLICATION_FACTOR:
         advice = (
             f"start more brokers, or set a lower replication factor than {topic.replication_factor} "
@@ -148,7 +151,7 @@ def _error(topic: NewTopic, code: int, told: str | None) -> KafkaError:
         )
     else:
         advice = "check the cluster's health and its brokers' logs"
-    return TopicCreationError(topic.name, f"{said}: {advice}")
+    return TopicCreationError(topic.name, f"{reason}: {advice}")
 
 
 def _shown(configs: Mapping[str, str]) -> str:

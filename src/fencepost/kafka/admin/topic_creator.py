@@ -19,19 +19,19 @@ _log: Final = logging.getLogger(__name__)
 class TopicCreator:
     """Creates topics with the settings of `creation` and the connector's credentials.
 
-    Picklable, for Spark's executors.
+    The object can be pickled, for Spark's executors.
     """
 
     creation: TopicCreation
     admin: ClientConfig
 
     def create(self, topics: Iterable[str]) -> None:
-        """Create those topics that are missing. Raises TopicCreationError or AuthorizationError."""
+        """Create the topics that are missing. Raises TopicCreationError or AuthorizationError."""
         with Admin(self.admin) as admin:
             created = admin.create_topics(*(self._new_topic(topic) for topic in sorted(topics)))
         for topic, is_new in created.items():
             if is_new:
-                _log.info("Created topic %s as %s says", topic, self.creation.group_of(topic).name)
+                _log.info("Created topic %s with the settings of %s", topic, self.creation.group_of(topic).name)
 
     def _new_topic(self, topic: str) -> NewTopic:
         group = self.creation.group_of(topic)

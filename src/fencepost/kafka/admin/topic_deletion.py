@@ -25,7 +25,7 @@ def topic_names(client: BrokerClient) -> frozenset[str]:
 def delete_topics(client: BrokerClient, names: Collection[str]) -> None:
     """Delete topics, and wait until the brokers do not list them any more. A missing topic is not an error.
 
-    Raises AuthorizationError without DELETE on one of them, after the others were deleted.
+    If the principal lacks DELETE on one of the topics, the other topics are deleted, and AuthorizationError is raised.
     """
     deadline = Deadline.after(client.config.request_timeout_ms)
     while left := topic_names(client).intersection(names):

@@ -1,7 +1,7 @@
 """Java's client properties, converted for fencepost's own producer and kafka-python's clients.
 
-Meanings and defaults are Kafka's (https://kafka.apache.org/documentation/#producerconfigs), except where a field says
-otherwise. Everything here is plain data that Spark can send to executors.
+Meanings and defaults are Kafka's (https://kafka.apache.org/documentation/#producerconfigs), unless the documentation of
+a field differs. The classes are plain data, which Spark can send to executors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClientConfig:
         """Read Java's properties of a client of any kind.
 
         `where` names the file or connector of the properties, for messages. Raises ConfigError for a property that is
-        malformed, unknown, or has no counterpart here; the message names the alternative.
+        malformed, unknown, or has no counterpart here. In the last case, the message names the alternative.
         """
         with _Blaming(where):
             _check_names(properties, where)
@@ -76,7 +76,7 @@ class ClientConfig:
             "request_timeout_ms": self.request_timeout_ms,
             "retry_backoff_ms": self.retry_backoff_ms,
             "reconnect_backoff_ms": self.reconnect_backoff_ms,
-            # With kafka-python's own default, brokers that are back would not be tried for up to 30 s.
+            # With kafka-python's default of 30 s, a recovered broker might not be tried for up to 30 s.
             "reconnect_backoff_max_ms": self.reconnect_backoff_max_ms,
             "metadata_max_age_ms": self.metadata_max_age_ms,
             "connections_max_idle_ms": self.connections_max_idle_ms,
@@ -100,9 +100,9 @@ class ClientConfig:
 class ProducerConfig:
     """The configuration of a transactional producer and its writers. Sizes are in bytes, times in milliseconds.
 
-    `batch_size` is the maximum size of a batch; records are buffered until there is half of it. It defaults to
-    `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost per batch. `buffer_memory` limits the
-    buffered bytes of all partitions together.
+    `batch_size` is the maximum size of a batch. Records are buffered until they reach half of it. It defaults to
+    `max_request_size`, not to Java's 16 KiB, because encoding columns has a fixed cost per batch. `buffer_memory`
+    limits the buffered bytes of all partitions together.
     """
 
     client: ClientConfig
@@ -132,7 +132,7 @@ class ProducerConfig:
                     f"acks={values['acks']} cannot be exactly-once: remove it, or set acks=all", name="acks"
                 )
             size = values["max.request.size"]
-            # Java's reads 0 as 'do not batch'; our smallest batch size makes batches of one record.
+            # Java's client reads 0 as 'do not batch'. Here, the smallest batch size makes batches of one record.
             batch_size = max(1, values["batch.size"]) if "batch.size" in properties else size
             compression = _compression(values["compression.type"])
             return cls(
@@ -146,7 +146,7 @@ class ProducerConfig:
 
 
 class _Blaming:
-    """Adds the origin of the properties to a ConfigError."""
+    """Adds the source of the properties, a file or connector, to the message of a ConfigError."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -173,7 +173,10 @@ def _check_names(properties: Mapping[str, str], where: str) -> None:
 
 @cache
 def _warn_of_empty(name: str, where: str) -> None:
-    """Once, although a worker reads its file for each of its clients. An empty value, Java's default, changes nothing."""
+    """Warn of a property that is ignored because it is empty, which is Java's default.
+
+    The cache prevents repeated warnings, because a worker reads its file for each of its clients.
+    """
     _LOG.warning("Ignoring %s (in %s): it is empty, and has no counterpart here", name, where)
 
 

@@ -21,7 +21,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {"(none)": None, "(required)": ConfigDef.N
 
 
 def client_definition(client: str, name: str) -> ConfigKey | None:
-    """Return how a property of a client is defined; None for one that it does not have.
+    """Return the definition of a client's property; None if the client does not have the property.
 
     `client` is producer, consumer or admin.
     """
@@ -52,7 +52,10 @@ def _key(row: Mapping[str, str]) -> ConfigKey:
 
 
 def _documentation(name: str, said: str) -> str:
-    """Return the purpose of a property, and how fencepost handles it if it is not used."""
+    """Return a property's documentation.
+
+    If fencepost does not use the property, the documentation says what happens to a given value.
+    """
     used = known.CLIENT.keys().get(name) or known.PRODUCER.keys().get(name)
     if used is not None:
         return used.documentation

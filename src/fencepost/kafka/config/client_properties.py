@@ -28,7 +28,7 @@ CLIENT_TIMES: Final[Mapping[str, str]] = {
     "connections.max.idle.ms": "connections_max_idle_ms",
     "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
 }
-"""Property -> field of ClientConfig, all of them in milliseconds."""
+"""Maps properties in milliseconds to fields of ClientConfig."""
 
 PRODUCER_FIELDS: Final[Mapping[str, str]] = {
     "max.request.size": "max_request_size",
@@ -37,36 +37,48 @@ PRODUCER_FIELDS: Final[Mapping[str, str]] = {
     "delivery.timeout.ms": "delivery_timeout_ms",
     "max.block.ms": "max_block_ms",
 }
-"""Property -> field of ProducerConfig, if only the name differs."""
+"""Maps properties to the fields of ProducerConfig that have the same values."""
 
 CLIENT: Final = (
     ConfigDef()
-    .define("bootstrap.servers", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, _HIGH, "The brokers to connect to first.")
+    .define(
+        "bootstrap.servers", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, _HIGH,
+        "The brokers to connect to first, comma-separated, as host:port. The client learns about the others from "
+        "them.",
+    )
     .define("client.id", _STRING, "fencepost", _LOW, "The client's name in the brokers' logs and quotas.")
     .define(
-        "security.protocol", _STRING, "PLAINTEXT", _MEDIUM, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, the protocol of the port.",
+        "security.protocol", _STRING, "PLAINTEXT", _MEDIUM,
+        "The protocol of the brokers' port: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
-    .define("request.timeout.ms", _INT, 30_000, _MEDIUM, "The maximum time for one answer, in milliseconds.")
+    .define(
+        "request.timeout.ms", _INT, 30_000, _MEDIUM,
+        "How long the client waits for a broker's response to one request, in milliseconds.",
+    )
     .define("retry.backoff.ms", _INT, 100, _LOW, "The first pause before a request is retried, in milliseconds.")
-    .define("retry.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
+    .define("retry.backoff.max.ms", _INT, 1_000, _LOW, "The longest pause before a request is retried, in milliseconds.")
     .define(
         "reconnect.backoff.ms", _INT, 50, _LOW,
         "The first pause before reconnecting to an unreachable broker, in milliseconds.",
     )
-    .define("reconnect.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
+    .define(
+        "reconnect.backoff.max.ms", _INT, 1_000, _LOW,
+        "The longest pause before reconnecting to an unreachable broker, in milliseconds.",
+    )
     .define(
         "metadata.max.age.ms", _INT, 300_000, _LOW,
-        "The maximum age of metadata about brokers and partitions, in milliseconds.",
+        "How old metadata about brokers and partitions may be before the client fetches it again, in milliseconds.",
     )
     .define(
         "connections.max.idle.ms", _INT, 540_000, _LOW, "The idle time after which a connection is closed, in milliseconds.",
     )
     .define(
-        "socket.connection.setup.timeout.ms", _INT, 10_000, _MEDIUM, "The maximum time for connecting, in milliseconds.",
+        "socket.connection.setup.timeout.ms", _INT, 10_000, _MEDIUM,
+        "How long establishing a connection to a broker may take, in milliseconds.",
     )
 )  # fmt: skip
 
-# Milliseconds of a LONG in Java (max.block.ms) may be Long.MAX_VALUE, which Connect itself sets.
+# Some properties in milliseconds are a LONG in Java (max.block.ms): Connect itself sets Long.MAX_VALUE.
 PRODUCER: Final = (
     ConfigDef()
     .define("acks", _STRING, "all", _LOW, "Only all (or -1) allows exactly-once delivery; anything else is refused.")
@@ -75,25 +87,40 @@ PRODUCER: Final = (
         "The maximum size of a batch in bytes, before compression. Unset: max.request.size, because columns are encoded "
         "at a fixed cost per batch.",
     )
-    .define("compression.type", _STRING, "none", _MEDIUM, "none, gzip, snappy, lz4 or zstd.")
-    .define("compression.gzip.level", _INT, None, _LOW, "The level of gzip; unset: its own default.")
-    .define("compression.lz4.level", _INT, None, _LOW, "The level of lz4; unset: its own default.")
-    .define("compression.zstd.level", _INT, None, _LOW, "The level of zstd; unset: its own default.")
+    .define(
+        "compression.type", _STRING, "none", _MEDIUM,
+        "The compression of record batches: none, gzip, snappy, lz4 or zstd.",
+    )
+    .define(
+        "compression.gzip.level", _INT, None, _LOW,
+        "The compression level for gzip. Unset: the default level of gzip.",
+    )
+    .define(
+        "compression.lz4.level", _INT, None, _LOW,
+        "The compression level for lz4. Unset: the default level of lz4.",
+    )
+    .define(
+        "compression.zstd.level", _INT, None, _LOW,
+        "The compression level for zstd. Unset: the default level of zstd.",
+    )
     .define(
         "max.request.size", _INT, 1_048_576, _MEDIUM,
         "The maximum size of a record and of a batch in bytes. The topic's max.message.bytes limits both as well.",
     )
     .define(
         "buffer.memory", ConfigDef.Type.LONG, 33_554_432, _MEDIUM,
-        "The maximum number of bytes that one writer buffers for all partitions together before it sends them.",
+        "The maximum number of bytes that one producer buffers for all partitions together. Above it, the largest "
+        "batch is sent before it is full.",
     )
     .define(
-        "max.in.flight.requests.per.connection", _INT, 5, _LOW, "The maximum number of batches in flight to a partition; at most 5.",
+        "max.in.flight.requests.per.connection", _INT, 5, _LOW,
+        "The maximum number of unacknowledged batches per partition; at most 5.",
     )
     .define(
         "transaction.timeout.ms", _INT, 60_000, _HIGH,
         "How long a transaction may stay open, in milliseconds, before the broker aborts it and the task fails. At "
-        "most the broker's transaction.max.timeout.ms. For transaction.boundary=interval twice the interval, if unset.",
+        "most the broker's transaction.max.timeout.ms. Unset, the default depends on transaction.boundary: interval "
+        "means twice the interval, but at least 60000 and at most 900000; snapshot and source mean 900000.",
     )
     .define(
         "delivery.timeout.ms", _INT, 120_000, _MEDIUM,
@@ -101,7 +128,7 @@ PRODUCER: Final = (
     )
     .define(
         "max.block.ms", ConfigDef.Type.LONG, 60_000, _MEDIUM,
-        "The maximum time for beginning and ending a transaction, and for finding brokers, in milliseconds.",
+        "How long beginning or ending a transaction, or finding the brokers, may take, in milliseconds.",
     )
 )  # fmt: skip
 
@@ -128,22 +155,25 @@ FORCED: Final = ("transactional.id", "enable.idempotence")
 
 WITHOUT_EFFECT: Final = frozenset(
     {
-        # Of every client.
+        # Properties of every client that have no effect in fencepost.
         "auto.include.jmx.reporter", "client.dns.lookup", "client.rack", "default.api.timeout.ms",
         "enable.metrics.push", "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy",
         "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
         "receive.buffer.bytes", "retries", "send.buffer.bytes",
         "socket.connection.setup.timeout.max.ms",
-        # Of producers: records are sent at a flush or when a batch is full.
+        # Properties of producers. They have no effect, because fencepost sends records at a flush or when a batch is
+        # full.
         "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms", "partitioner.ignore.keys", "value.serializer",
-        # Of consumers: topics are read to their end, outside any group.
+        # Properties of consumers. They have no effect, because fencepost reads topics to their end, outside of any
+        # group.
         "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs",
         "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
         "group.id", "group.instance.id", "group.protocol", "heartbeat.interval.ms", "isolation.level",
         "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
         "partition.assignment.strategy", "session.timeout.ms", "value.deserializer",
-        # Of security: Python's ssl module and the token provider decide.
+        # Properties of security. They have no effect, because Python's ssl module and the token provider decide
+        # instead.
         "sasl.login.callback.handler.class", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
         "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
         "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
@@ -170,9 +200,9 @@ NO_COUNTERPART: Final[Mapping[str, str]] = {
     "ssl.provider": _JVM_CLASS,
     "transaction.two.phase.commit.enable": "fencepost ends its transactions itself: remove it",
 }
-"""Property -> what to do instead."""
+"""For each refused property, an alternative, for messages."""
 
 FREE_PREFIXES: Final = ("metrics.context.",)
-"""Prefixes of the operator's own property names."""
+"""Prefixes of properties with free names: operators choose the part after the prefix."""
 
 ALL: Final = frozenset(CLIENT.keys()) | frozenset(PRODUCER.keys()) | SECURITY | frozenset(FORCED) | WITHOUT_EFFECT

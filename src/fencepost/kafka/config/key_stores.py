@@ -1,6 +1,6 @@
-"""Reads key stores and trust stores of Java's formats as PEM text: PEM, PKCS12 and JKS, told apart by their content.
+"""Reads key stores and trust stores of Java's formats as PEM text. The content shows the format: PEM, PKCS12 or JKS.
 
-The layout of JKS is documented in OpenJDK's sun.security.provider.JavaKeyStore, its protection of keys in KeyProtector:
+OpenJDK's sun.security.provider.JavaKeyStore documents the layout of JKS, and KeyProtector its protection of keys:
 
     magic u4, version u4, entries u4
     entry    tag u4 (1 private key, 2 certificate), alias, date u8
@@ -30,15 +30,15 @@ _CERTIFICATE: Final = 2
 _SHA1_SIZE: Final = 20
 _DER_SEQUENCE: Final = 0x30
 _DER_OCTETS: Final = 0x04
-# 1.3.6.1.4.1.42.2.17.1.1, the protection of keys in JKS.
+# The object identifier 1.3.6.1.4.1.42.2.17.1.1: the protection of keys in JKS.
 _JKS_PROTECTION: Final = bytes.fromhex("060a2b060104012a02110101")
 
 
 def read_store(location: str, *, name: str, password: str | None, key_password: str | None = None) -> str:
     """Return the certificates of a store, and its private key if it has one, as PEM text.
 
-    `name` is the property that has the location, for messages. `key_password` protects the key of a JKS store if it is not
-    `password`. A trust store may be read without a password, as in Java. Raises ConfigError.
+    `name` is the property with the location, for messages. `key_password` protects the key of a JKS store if it differs
+    from `password`. A trust store may be read without a password, as in Java. Raises ConfigError.
     """
     try:
         content = Path(location).read_bytes()
@@ -64,7 +64,7 @@ def read_store(location: str, *, name: str, password: str | None, key_password: 
 
 
 def _from_pkcs12(content: bytes, password: str | None) -> str:
-    # Slow to import, and few need it.
+    # This import is slow, and few stores need it.
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
 
@@ -81,7 +81,7 @@ def _from_pkcs12(content: bytes, password: str | None) -> str:
 def _from_jks(content: bytes, password: str | None, key_password: str | None) -> str:
     body, digest = content[:-_SHA1_SIZE], content[-_SHA1_SIZE:]
     if password is not None:
-        # The format's own digest.
+        # SHA-1 is part of the format.
         expected = hashlib.sha1(_utf16(password) + _JKS_SALT + body).digest()  # noqa: S324
         if not hmac.compare_digest(expected, digest):
             raise ValueError("the password is wrong, or the file was changed")
@@ -92,7 +92,10 @@ def _from_jks(content: bytes, password: str | None, key_password: str | None) ->
 
 
 def _jks_parts(reader: _Reader, key_password: str | None) -> list[str]:
-    """Return the first private key, its chain, and then the trusted certificates: they are stored in any order."""
+    """Return the first private key, its chain, and then the trusted certificates.
+
+    A store may have them in any order.
+    """
     reader.take(len(_JKS_MAGIC))
     version = reader.number()
     own: list[str] = []
@@ -140,7 +143,10 @@ def _private_key(protected: bytes, password: str | None) -> str:
 
 
 def _der(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """Return the content of the first element, which must have the tag, and what follows it. Raises ValueError."""
+    """Return the content of the first element, and the data after it.
+
+    Raises ValueError if the element has another tag.
+    """
     if len(data) < 2 or data[0] != tag:
         raise ValueError("its private key is damaged")
     size, start = data[1], 2
@@ -170,9 +176,9 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def number(self) -> int:
-        """A number of four bytes."""
+        """Read a number of four bytes."""
         return int.from_bytes(self.take(4), "big")
 
     def text(self) -> bytes:
-        """Java's modified UTF-8, after its length of two bytes."""
+        """Read a text in Java's modified UTF-8. Its length comes first, in two bytes."""
         return self.take(int.from_bytes(self.take(2), "big"))

@@ -14,7 +14,7 @@ ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 
 @dataclass(frozen=True, slots=True)
 class OAuthConfig:
-    """The source of tokens: `endpoint` with client credentials, or, without one, the unsigned claim `subject`."""
+    """The source of tokens: client credentials for `endpoint`; without `endpoint`, unsigned tokens for `subject`."""
 
     endpoint: str | None = None
     client_id: str = ""
@@ -24,7 +24,7 @@ class OAuthConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], options: Mapping[str, str]) -> OAuthConfig:
-        """Read the endpoint's property and the JAAS `options`. Raises ConfigError with the missing part."""
+        """Read the endpoint's property and the JAAS `options`. Raises ConfigError that names the missing part."""
         endpoint = properties.get(ENDPOINT)
         if endpoint is None:
             subject = options.get("unsecuredLoginStringClaim_sub")

@@ -1,6 +1,6 @@
 """Java's `sasl.*` and `ssl.*` client properties, converted for Python's ssl module and kafka-python.
 
-Property names and meanings: https://kafka.apache.org/documentation/#producerconfigs. PEM stores are KIP-651's.
+Property names and meanings: https://kafka.apache.org/documentation/#producerconfigs. KIP-651 describes PEM stores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _JAAS_HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """Credentials for one of SASL_MECHANISMS; for OAUTHBEARER, `oauth` instead of name and password."""
+    """Credentials for one of SASL_MECHANISMS. OAUTHBEARER uses `oauth` instead of name and password."""
 
     mechanism: str
     username: str = ""
@@ -63,7 +63,8 @@ class SaslConfig:
 def parse_jaas(text: str | None) -> dict[str, str]:
     """Return the options of a JAAS entry such as `org...PlainLoginModule required username="a" password="b";`.
 
-    Raises ConfigError when it is absent or malformed; the message never shows the text, which holds a password.
+    Raises ConfigError if the entry is absent or malformed. The message never shows the text, because it holds a
+    password.
     """
     if text is None:
         raise ConfigError(f"sasl.jaas.config is required with SASL: {_JAAS_HINT}", name="sasl.jaas.config")
@@ -84,7 +85,10 @@ def _unquote(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Trusted authorities and the own certificate, as PEM text. `authorities` None: the operating system's."""
+    """Trusted authorities and this client's certificate, as PEM text.
+
+    If `authorities` is None, the operating system's authorities are trusted.
+    """
 
     authorities: str | None = None
     certificate: str | None = None
@@ -94,7 +98,10 @@ class TlsConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> TlsConfig:
-        """Read `ssl.*`; stores are read here, so that executors need no files. Raises ConfigError."""
+        """Read `ssl.*` and the content of the stores that it names, because executors do not have these files.
+
+        Raises ConfigError.
+        """
         trust = properties.get("ssl.truststore.certificates") or _read_store(properties, "ssl.truststore")
         chain = properties.get("ssl.keystore.certificate.chain")
         key = properties.get("ssl.keystore.key")
@@ -128,8 +135,8 @@ class TlsConfig:
     def server_context(self, *, client_auth: str = "none") -> ssl.SSLContext:
         """Return the TLS context for server sockets.
 
-        `client_auth` is Java's `ssl.client.auth`: whether clients must present a certificate that `authorities` signed
-        (required), may (requested) or need not (none). Raises ConfigError for unusable certificates or keys.
+        `client_auth` is Java's `ssl.client.auth`: clients must (required), may (requested) or need not (none) present a
+        certificate that `authorities` signed. Raises ConfigError for unusable certificates or keys.
         """
         modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
         if client_auth.strip().lower() not in modes:
@@ -165,7 +172,7 @@ class TlsConfig:
         password = self.private_key_password
         try:
             with _private_file(pem) as path:
-                # A callable: without it OpenSSL would ask for the password on the terminal.
+                # The password is passed as a function: without one, OpenSSL would ask for the password on the terminal.
                 context.load_cert_chain(path, password=lambda: password or "")
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(
@@ -184,7 +191,7 @@ def _certificates(pem: str) -> str:
 
 @contextmanager
 def _private_file(text: str) -> Iterator[str]:
-    """A file that only this user can read: Python's ssl module takes keys from files alone."""
+    """Yield the path of a file that only this user can read: Python's ssl module only takes keys from files."""
     descriptor, path = tempfile.mkstemp(prefix="fencepost-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -1,6 +1,6 @@
-"""Tokens for SASL/OAUTHBEARER: from a token endpoint (client credentials grant, KIP-768), or unsigned for development.
+"""Tokens for SASL/OAUTHBEARER: from a token endpoint (client credentials, KIP-768), or unsigned for development.
 
-RFC 6749 section 4.4 is the grant, RFC 7515 the format of an unsigned token.
+RFC 6749 section 4.4 defines the grant, RFC 7515 the format of an unsigned token.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
     def redirect_request(  # noqa: PLR0917 - the library's
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
-        """Return the request to follow a redirect with. Raises AuthenticationError for another origin."""
+        """Return the request that follows a redirect. Raises AuthenticationError for another origin."""
         if _origin(newurl) != _origin(req.full_url):
             fp.close()
             raise AuthenticationError(

@@ -1,7 +1,7 @@
-"""Decompresses the records of a batch, if wanted up to a limit: a small batch can hold any amount of data.
+"""Decompresses the records of a batch, optionally up to a limit: a small batch can contain any amount of data.
 
-`records.compression` describes the forms. Brokers accept a batch that Java's streams read, and these streams ignore bytes
-after the last whole member of gzip or block of snappy: so does this module.
+`records.compression` describes the formats. Brokers accept every batch that Java's streams can read. These streams
+ignore bytes after the last complete member of gzip or block of snappy, so this module ignores them, too.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ _GZIP_FORMAT: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _NO_ROOM: Final = "failed to write whole buffer"
-"""The message of cramjam for a buffer that is too small: its errors have one class."""
+"""Cramjam's message for a buffer that is too small. All of cramjam's errors have one class, so only messages differ."""
 
 
 def decompressed(codec: int, data: bytes, most_bytes: int | None = None) -> bytes | None:
-    """Return the content of `data`, None if it has more than `most_bytes`, which then take no memory.
+    """Return the content of `data`.
 
-    `codec` is the number in the attributes of a record batch. Raises DataError for an unknown one, and for data that is
-    not of the codec.
+    The result is None if the content has more than `most_bytes`. Content that is too large is not kept in memory.
+
+    `codec` is the number in the attributes of a record batch. Raises DataError for an unknown codec, and for data that
+    it cannot decompress.
     """
     if codec not in _CODECS:
         raise DataError(f"A record batch is compressed with codec {codec}, which is unknown: upgrade fencepost")
@@ -66,7 +68,11 @@ def _unsnappy_up_to(data: bytes, most_bytes: int) -> bytes | None:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[bytes]:
-    """Java's clients write xerial's framing (a header, then blocks with their lengths), others one raw block."""
+    """Yield the blocks.
+
+    Java's clients write xerial's framing: a header, then blocks with lengths. Other clients write one block without
+    framing.
+    """
     if not data.startswith(_XERIAL_MAGIC):
         yield data
         return
@@ -82,7 +88,7 @@ def _snappy_blocks(data: bytes) -> Iterator[bytes]:
 
 def _in_room(into: Callable[[bytes, Any], int]) -> Callable[[bytes, int], bytes | None]:
     def limited(data: bytes, most_bytes: int) -> bytes | None:
-        # Pages of the mapping take memory once they are written to.
+        # The buffer is an anonymous mapping: its pages take memory only when they are written.
         with mmap.mmap(-1, most_bytes) as room:
             try:
                 return room[: into(data, room)]

@@ -1,7 +1,7 @@
-"""Decodes a fetched part of a partition's log: its batches, and the records visible at read_committed.
+"""Decodes the fetched part of a partition's log: its batches, and the records that are visible at read_committed.
 
-Record batches: https://kafka.apache.org/documentation/#recordbatch. kafka-python parses records; decompression and
-checksums are ours, because its codecs each take a package of their own and its checksum is slow without another.
+Record batches: https://kafka.apache.org/documentation/#recordbatch. kafka-python parses records. Decompression and
+checksums are this module's own, because in kafka-python each codec, and a fast checksum, needs another package.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ _HEADER_BYTES: Final = DefaultRecordBatch.HEADER_STRUCT.size
 _ATTRIBUTES_AT: Final = DefaultRecordBatch.ATTRIBUTES_OFFSET
 
 RECORD_BYTES: Final = 200
-"""The memory that a record takes beside its data, about."""
+"""The approximate number of bytes of memory that a decoded record takes in addition to its data."""
 
 HEADER_BYTES: Final = 150
-"""The memory that a header takes beside its data, about: a pair with a text and bytes, where two bytes may encode it."""
+"""The approximate number of bytes of memory that a decoded header takes in addition to its data.
+
+The encoded header may have only two bytes.
+"""
 
 _UNREADABLE: Final = (DataError, CorruptRecordError, UnicodeDecodeError, IndexError, struct.error)
-"""The errors of records that no Kafka client would write."""
+"""The errors that decoding raises for malformed records, which no Kafka client would write."""
 
 NO_PRODUCER: Final = (-1, -1)
-"""The producer identity of a record that was written without one."""
+"""The producer id and epoch of a record that was written without a producer identity."""
 
 
 class ConsumedRecord(NamedTuple):
     """A record in a topic.
 
-    `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is the writer's producer id and epoch;
-    `transactional` is whether it was written in a transaction.
+    `timestamp` is in milliseconds. `headers` are (name, value) pairs. `producer` is the writer's producer id and epoch.
+    `transactional` says whether the record was written in a transaction.
     """
 
     topic: str
@@ -71,7 +74,7 @@ class TransactionMarker(NamedTuple):
 
 
 class AbortedTransaction(Protocol):
-    """A row of a Fetch response: from `first_offset` on, the producer's records are aborted up to its next marker."""
+    """An aborted transaction in a Fetch response: the producer's records from `first_offset` to its next marker."""
 
     producer_id: int
     first_offset: int
@@ -80,7 +83,8 @@ class AbortedTransaction(Protocol):
 class SkippedBatch(NamedTuple):
     """The offsets of a batch that was not decoded.
 
-    `problem` says why it cannot be; empty if its records take more memory than one fetch may.
+    `problem` says why it cannot be decoded. It is empty if the batch's records take more memory than one fetch may
+    take.
     """
 
     partition: int
@@ -90,7 +94,7 @@ class SkippedBatch(NamedTuple):
 
 
 class FetchedRecords(NamedTuple):
-    """The result of one fetch. `next_offset` is the offset to continue from; None if no batch was read."""
+    """The result of one fetch. `next_offset` is the offset at which to continue; None if no batch was read."""
 
     records: list[ConsumedRecord]
     next_offset: int | None
@@ -106,9 +110,9 @@ class DecodingBudget:
         self._left = most_bytes
 
     def content(self, batch: Any) -> tuple[Any, int] | None:
-        """Return a batch without its compression, and what its records take; None if that is more than the whole budget.
+        """Return a batch without compression, and the memory of its records; None if these exceed the whole budget.
 
-        Raises as the records of the batch would.
+        Raises the errors that reading the batch's records would raise.
         """
         whole = _uncompressed(batch, self._most_bytes)
         if whole is None:
@@ -117,7 +121,10 @@ class DecodingBudget:
         return None if needed > self._most_bytes else (whole, needed)
 
     def spend(self, needed: int) -> bool:
-        """Take the bytes of a batch from what is left. False if it does not fit any more: the next fetch reads it."""
+        """Subtract the bytes of a batch from the remaining budget.
+
+        Returns False if the batch does not fit: the next fetch reads it.
+        """
         fits = needed <= self._left
         self._left = self._left - needed if fits else 0
         return fits
@@ -134,11 +141,11 @@ def read_fetched(
 ) -> FetchedRecords:
     """Return the records of `data` from `from_offset` on, without records of `aborted` transactions, and all markers.
 
-    `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
-    and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. A `budget`
-    ends the read before the batch that exceeds what is left of it; a batch that exceeds the whole budget is skipped, as is
-    one whose records cannot be read. Raises DataError for a batch whose checksum is wrong, and without a budget for one
-    whose records cannot be read.
+    `data` is the `records` field of a Fetch response: complete batches, possibly followed by a part of another batch.
+    The first batch may begin before `from_offset`. `aborted` is the response's list, which exists only for
+    read_committed. With a `budget`, the read ends before a batch that exceeds the remaining budget. A batch that
+    exceeds the whole budget is skipped, and so is a batch whose records cannot be read. Raises DataError for a batch
+    whose checksum is wrong, and without a budget also for a batch whose records cannot be read.
     """
     filtering = _AbortedProducers(aborted)
     records: list[ConsumedRecord] = []
@@ -175,7 +182,10 @@ def read_fetched(
 def _decoded(
     topic: str, batch: Any, place: SkippedBatch, budget: DecodingBudget | None
 ) -> list[ConsumedRecord] | SkippedBatch | None:
-    """The records of a batch, `place` if they are too large, None if they do not fit into what is left of the budget."""
+    """Return the records of a batch; `place` if the records exceed the whole budget.
+
+    The result is None if the records exceed only the remaining budget.
+    """
     if budget is None:
         return list(_records(topic, place.partition, _uncompressed(batch), place.first_offset))
     content = budget.content(batch)
@@ -210,8 +220,11 @@ def _records(topic: str, partition: int, batch: Any, from_offset: int) -> Iterat
 
 
 def transaction_marker(topic: str, partition: int, batch: Any) -> TransactionMarker | None:
-    """Return the marker that a batch is, None if it has data or nothing. Reads the batch's records: they are read once."""
-    # Compaction removes an old marker, but keeps the header of the last batch of a producer.
+    """Return the transaction marker that a batch contains; None if the batch has data or is empty.
+
+    The search reads the batch's records. kafka-python allows that only once.
+    """
+    # A control batch may be empty: compaction removes an old marker, but keeps the header of a producer's last batch.
     record = next(iter(batch), None) if batch.is_control_batch and batch.is_transactional else None
     if record is None:
         return None
@@ -221,21 +234,21 @@ def transaction_marker(topic: str, partition: int, batch: Any) -> TransactionMar
 
 
 def _writer(batch: Any) -> tuple[tuple[int, int], bool]:
-    """The identity of the producer, and whether the batch is part of a transaction."""
+    """Return the identity of the producer, and whether the batch is part of a transaction."""
     if isinstance(batch, DefaultRecordBatch):
         return (batch.producer_id, batch.producer_epoch), batch.is_transactional
     return NO_PRODUCER, False
 
 
 class _AbortedProducers:
-    """Follows the log's batches in order and determines which of them belong to an aborted transaction."""
+    """Follows the batches of the log in order, and determines which of them belong to an aborted transaction."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction] | None) -> None:
         self._coming = deque(sorted(aborted or (), key=lambda transaction: transaction.first_offset))
         self._producers: set[int] = set()
 
     def hides(self, batch: Any, marker: TransactionMarker | None) -> bool:
-        """Whether the batch is invisible to a consumer: a `marker`, another control batch, or aborted."""
+        """Whether the batch is invisible to a consumer: it is a `marker`, another control batch, or aborted."""
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
             self._producers.add(self._coming.popleft().producer_id)
         if batch.is_control_batch:
@@ -254,9 +267,9 @@ def _check(batch: Any, topic: str, partition: int) -> None:
 
 
 def _uncompressed(batch: Any, most_bytes: int | None = None) -> Any | None:
-    """Return the same batch without compression, None if its records have more than `most_bytes`."""
+    """Return the same batch without compression; None if its records have more than `most_bytes`."""
     if not isinstance(batch, DefaultRecordBatch):
-        # kafka-python decompresses batches of the formats before Kafka 0.11, without a limit.
+        # In the formats before Kafka 0.11, kafka-python itself decompresses a batch, without a limit.
         return None if most_bytes is not None and batch.compression_type else batch
     if batch.compression_type == DefaultRecordBatch.CODEC_NONE:
         return batch
@@ -270,7 +283,7 @@ def _uncompressed(batch: Any, most_bytes: int | None = None) -> Any | None:
 
 
 def _memory(batch: Any) -> int:
-    """The bytes that the records of an uncompressed batch take in memory, about."""
+    """Return the approximate memory that the records of an uncompressed batch take."""
     buffer = batch._buffer  # noqa: SLF001 - no public way to the bytes
     if not isinstance(batch, DefaultRecordBatch):
         return len(buffer) + RECORD_BYTES
@@ -279,7 +292,7 @@ def _memory(batch: Any) -> int:
 
 
 def _header_count(buffer: bytearray, records: int) -> int:
-    """The number of headers that the records of an uncompressed batch announce. The headers are not read."""
+    """Return the number of headers that the records of an uncompressed batch announce. The headers are not read."""
     count, position = 0, _HEADER_BYTES
     for _ in range(records):
         length, start = decode_varint(buffer, position)

@@ -1,8 +1,10 @@
-"""Reads the last committed record of a key whose only writer has no open transaction, ignoring other writers.
+"""Reads the last committed record of a key. Open transactions of producers that do not write the key cause no wait.
 
-A read_committed consumer sees nothing after the first open transaction of a partition, whoever owns it. So the log is
-read at read_committed up to there, and at read_uncommitted from there on: a record counts once the marker of its
-transaction is read. Behind an open transaction no marker is missing, because brokers compact a log only up to it.
+This is meant for a key whose only writer has no open transaction. A read_committed consumer sees nothing after the
+first open transaction of a partition, even if another producer owns that transaction. So this reader uses
+read_committed up to that point, and read_uncommitted from there on. There, a record counts only once the marker of the
+record's transaction is read. No such marker is missing, because brokers compact a log only up to the first open
+transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from fencepost.kafka.deadline import Deadline
 
 
 class LastRecord:
-    """The last committed record of a key in a log that is read in order. Pure."""
+    """The last committed record of a key, found in a log that is read in order. Pure: no I/O."""
 
     def __init__(self, key: bytes) -> None:
         self.committed: ConsumedRecord | None = None
@@ -28,11 +30,14 @@ class LastRecord:
 
     @property
     def is_decided(self) -> bool:
-        """Whether each transaction that has written the key has ended."""
+        """Whether all transactions that have written the key have ended."""
         return not self._undecided
 
     def take(self, part: FetchedRecords, *, stable: bool) -> None:
-        """Read the next part of the log. All transactions of a `stable` one have ended, and aborted ones are left out."""
+        """Process the next part of the log.
+
+        In a `stable` part, all transactions have ended, and the records of aborted ones are left out.
+        """
         entries: list[ConsumedRecord | TransactionMarker] = [*part.records, *part.markers]
         for entry in sorted(entries, key=attrgetter("offset")):
             if isinstance(entry, TransactionMarker):
@@ -47,16 +52,17 @@ class LastRecord:
 
 
 class LastRecordReader(TopicReader):
-    """Reads one partition of a topic, from its beginning at each call. For one thread."""
+    """Reads one partition of a topic. Each call reads it from the beginning. Only one thread may use it."""
 
     def __init__(self, config: ClientConfig, topic: str, partition: int) -> None:
         super().__init__(config, topic, only=partition)
         self._partition = partition
 
     def read_last(self, key: bytes) -> ConsumedRecord | None:
-        """Return the last committed record of a key, None if there is none.
+        """Return the last committed record of a key; None if there is none.
 
-        An open transaction is waited for only if it has written the key. Raises the errors of `read_to_end`.
+        The call waits for an open transaction only if the transaction has written the key. Raises the errors of
+        `read_to_end`.
         """
         deadline = Deadline.after(DEFAULT_TIMEOUT_MS)
         while True:
@@ -70,18 +76,18 @@ class LastRecordReader(TopicReader):
                 return found.committed
 
     def _read_up_to(self, end: int, found: LastRecord, deadline: Deadline) -> LastRecord | None:
-        """Read on until the record is known; None if the topic was deleted and created again meanwhile."""
-        topic_id, patient = self._topic_id, False
+        """Read until the record is known. Returns None if the topic was deleted and created again meanwhile."""
+        topic_id, long_poll = self._topic_id, False
         while (position := self._positions[self._partition]) < end or not found.is_decided:
             isolation, until = self._isolation, max(end, position + 1)
-            fetched = self._run(self._fetch_all, [self._partition], {self._partition: until}, deadline, patient)
+            fetched = self._run(self._fetch_all, [self._partition], {self._partition: until}, deadline, long_poll)
             if topic_id != self._topic_id:
                 return None
             for part, next_offset in fetched.values():
                 found.take(part, stable=isolation == READ_COMMITTED)
                 self._positions[self._partition] = next_offset
-            patient = not fetched and isolation == self._isolation
-            if patient and deadline.passed:
+            long_poll = not fetched and isolation == self._isolation
+            if long_poll and deadline.passed:
                 raise self.late(self._partition, position, until, DEFAULT_TIMEOUT_MS)
         return found
 
@@ -90,7 +96,7 @@ class LastRecordReader(TopicReader):
     ) -> dict[int, tuple[FetchedRecords, int]]:
         position = self._positions[self._partition]
         taken = super()._take(rows, ends, deadline)
-        # Nothing is left up to the first open transaction; without an error the answer had room for more.
+        # The answer has no error, and was not full. So everything before the first open transaction is read.
         if not taken and all(not row.error_code and row.last_stable_offset >= position for row in rows):
             self._isolation = READ_UNCOMMITTED
         return taken

@@ -1,8 +1,9 @@
-"""Finds the last committed records of a topic, from its end backwards.
+"""Finds the last committed records of a topic, backwards from its end.
 
 span: offsets before the end of each partition ──> read up to the end ──> enough records? ──> wider span, again
 
-Offsets of aborted records and of transaction markers have no record, so more offsets are read than records wanted.
+The offsets of aborted records and of transaction markers have no visible record. So more offsets are read than records
+are wanted.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from fencepost.kafka.consumer.fetch_decoder import HEADER_BYTES, RECORD_BYTES, C
 from fencepost.kafka.consumer.read_to_end import TopicReader
 from fencepost.kafka.deadline import Deadline
 
-_WIDER: Final = 4
+_SPAN_GROWTH: Final = 4
 
 Poll = Callable[[], list[ConsumedRecord]]
-"""Returns the next records of the reader, as TopicReader.poll does."""
+"""Polls a topic for its next records, like TopicReader.poll."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """The end of a search for the last records: it keeps the newest ones, of at most `held_bytes`."""
+    """The limits of a search for the last records. The search keeps the newest records, of at most `held_bytes`."""
 
     held_bytes: int
     deadline: Deadline
@@ -32,7 +33,7 @@ class ReadLimits:
 
 @dataclass(frozen=True, slots=True)
 class LastRecords:
-    """Records in the order of their timestamps. `complete`: no limit ended the search for them early."""
+    """Records in the order of their timestamps. `complete` means that no limit ended the search early."""
 
     records: list[ConsumedRecord]
     complete: bool
@@ -45,11 +46,11 @@ def records_between(
     poll: Poll,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[ConsumedRecord]:
-    """Yield the records from `starts` up to `ends`, offsets by partition. Raises what `poll` raises."""
+    """Yield the records from `starts` to `ends`, which are offsets by partition. Raises the errors of `poll`."""
     reader.seek(starts)
     while any(reader.positions.get(partition, end) < end for partition, end in ends.items()) and not give_up():
         for record in poll():
-            # A partition that was added meanwhile is not among these.
+            # A partition that was added meanwhile is not in `ends`: its records are left out.
             if record.offset < ends.get(record.partition, 0):
                 yield record
 
@@ -66,8 +67,8 @@ def last_records(
 ) -> LastRecords:
     """Return the last `count` records of all partitions together.
 
-    `first` and `ends` are the first and the last stable offset of each partition; `span` is how many offsets are read at
-    first, `count` unless given. Raises what `poll` raises.
+    `first` and `ends` are the first and the last stable offset of each partition. `span` is the number of offsets that
+    are read at first; by default it is `count`. Raises the errors of `poll`.
     """
     span = span or count
     known: list[ConsumedRecord] = []
@@ -79,18 +80,19 @@ def last_records(
             if found.is_late():
                 break
         if found.is_late():
-            # A shorter span that was read whole has the last records; this one may lack them.
+            # If an earlier, shorter span was read completely, its records are the last ones. The read of the current
+            # span may not have reached them.
             return LastRecords(known or found.last(), complete=False)
         known = found.last()
         if found.lacks:
             return LastRecords(known, complete=False)
         if all(found.count(partition) == count or starts[partition] == first[partition] for partition in ends):
             return LastRecords(known, complete=True)
-        span *= _WIDER
+        span *= _SPAN_GROWTH
 
 
 class _Found:
-    """The last records of each partition; only the newest of them if they have too many bytes."""
+    """Collects the last records of each partition. If these have too many bytes, it keeps only the newest."""
 
     def __init__(self, partitions: Iterable[int], count: int, limits: ReadLimits | None) -> None:
         self._kept: dict[int, deque[ConsumedRecord]] = {partition: deque() for partition in partitions}

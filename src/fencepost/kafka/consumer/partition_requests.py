@@ -19,35 +19,38 @@ from fencepost.kafka.transport.broker_client import BrokerClient, PassingError, 
 from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import TopicLeaders
 
-# Fetch version 13 names topics by id, which only Metadata knows; nothing else in it is needed.
+# Fetch version 13 needs topic ids, and brings nothing that is needed here.
 _FETCH_VERSION: Final = 12
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 _PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
-# At the deadline, an answer that names what is missing is more useful than a time-out.
+# An answer may arrive this long after the deadline, because an error code explains more than a time-out.
 _ANSWER_GRACE_MS: Final = 5_000
 
 READ_UNCOMMITTED: Final = 0
-"""As an isolation level: records of open and of aborted transactions are read as well."""
+"""The isolation level at which all records are read, also the records of open and aborted transactions."""
 
 READ_COMMITTED: Final = 1
-"""As an isolation level: nothing of aborted transactions is read, and nothing behind the first open one."""
+"""The isolation level at which a read ends at the first open transaction, and leaves out aborted transactions."""
 
 EARLIEST: Final = -2
-"""As a timestamp: the first offset of a partition."""
+"""The timestamp that stands for the first offset of a partition."""
 
 LATEST: Final = -1
-"""As a timestamp: the end of a partition."""
+"""The timestamp that stands for the end of a partition."""
 
 
 class PartitionRequests:
-    """Asks the leaders of a topic's partitions, or of `only` one. To be called in procedures of its client.
+    """Sends requests to the leaders of a topic's partitions, or only to the leader of the partition `only`.
 
-    Its methods raise AuthorizationError, TopicNotFoundError, and what TRANSIENT lists if the call may be repeated.
+    Methods may be called only within `BrokerClient.run`.
+
+    The methods raise AuthorizationError, TopicNotFoundError, and the errors in TRANSIENT, after which a call may be
+    repeated.
     """
 
     def __init__(self, client: BrokerClient, topic: str, *, only: int | None = None) -> None:
         self.leaders: Mapping[int, int] = {}
-        """The leader of each partition, as `find_leaders` last found them."""
+        """Maps each partition to its leader, as of the last call of `find_leaders`."""
         self._client = client
         self._topic = topic
         self._only = only
@@ -59,12 +62,15 @@ class PartitionRequests:
         return self._topic_leaders.topic_id
 
     def find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
-        """Look the leaders up, unless they were looked up within the last `max_age_ms`; None: unless they are known."""
+        """Find the leaders, unless known ones are at most `max_age_ms` old.
+
+        If `max_age_ms` is None, the property `metadata.max.age.ms` is used.
+        """
         leaders = self._topic_leaders.find(deadline, max_age_ms)
         self.leaders = leaders if self._only is None else {p: leaders[p] for p in leaders if p == self._only}
 
     def forget_leaders(self) -> None:
-        """Look the leaders up again the next time. Thread-safe."""
+        """Find the leaders again when they are needed next. Thread-safe."""
         self._topic_leaders.forget()
 
     def list_offsets(
@@ -80,13 +86,16 @@ class PartitionRequests:
         return offsets
 
     def fetch(self, positions: Mapping[int, int], isolation: int, wait_ms: int, deadline: Deadline) -> list[Any]:
-        """Return the row of each partition in the answers to Fetch, from its position. Their error codes are not checked."""
+        """Fetch from each partition at its position.
+
+        Return the rows of the answers; their error codes are not checked.
+        """
         request = partial(self._fetch_request, positions, isolation, wait_ms)
         responses = self._ask_leaders(positions, request, deadline, at_most=_FETCH_VERSION)
         return [row for response in responses for topic in response.responses for row in topic.partitions]
 
     def check(self, error_code: int, operation: str) -> None:
-        """Raise the error of a partition, if it has one. `operation` is the right that the request needs."""
+        """Raise the error of a partition, if there is one. `operation` is the right that the request needs."""
         if error_code == Code.NONE:
             return
         if error_code == Code.TOPIC_AUTHORIZATION_FAILED:

@@ -1,13 +1,12 @@
-"""Reads a topic to its end without missing records of an open transaction (row D3 of KIP-618's offset reads).
+"""Reads a topic to its end without missing records of an open transaction (KIP-618).
 
-The end offsets are listed with read_uncommitted, so they are after the records of open transactions. Then the topic is
-read up to there with read_committed: the broker returns nothing after an open transaction, so the reader waits until
-each transaction that had begun has ended. Everything committed before the call of `read_to_end` is always seen.
+The end offsets are listed with read_uncommitted, so they come after the records of open transactions. Then the topic is
+read up to these offsets with read_committed. The broker returns nothing after an open transaction, so the reader waits
+until each transaction that had begun has ended. So it sees every record that was committed before the call of
+`read_to_end`. Partitions may be added to a topic, so the reader determines the partitions again whenever it lists end
+offsets. A topic that was deleted and created again has another id, and is read from its beginning.
 
-Partitions are looked up again whenever ends are listed: a topic may have got more. A topic that was deleted and created
-again has another id, and is read from its beginning.
-
-partition_requests.py has the requests to the leaders.
+partition_requests.py contains the requests to the leaders.
 """
 
 from __future__ import annotations
@@ -38,20 +37,21 @@ from fencepost.kafka.transport.unreachable_warning import silent_seconds
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-# A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
-# the coordinator looks at every 10 s; the rest is for reading.
+# If a transaction's producer died, the coordinator aborts the transaction after transaction.timeout.ms (60 s unless
+# set). The coordinator looks for expired transactions every 10 s. The remaining 20 s are for reading.
 DEFAULT_TIMEOUT_MS: Final = 90_000
 
-# Longest wait for a transaction in one request; a commit ends it at once. Bounds how long `close` waits.
+# The longest wait for a transaction in one request. A commit ends the wait at once. `close` also waits at most this
+# long.
 _LONG_POLL_MS: Final = 500
-# How long `poll` may miss new partitions.
+# How long new partitions may remain unnoticed by `poll`.
 _FOLLOWED_MAX_AGE_MS: Final = 5_000
 
 
 class TopicReadTimeoutError(KafkaError, RetriableError):
-    """A topic could not be read to its end in time, usually because of a transaction that stays open until it expires.
+    """A topic could not be read to its end in time, usually because a transaction stays open until it expires.
 
-    `partition` is the first one that is behind.
+    `partition` is the first partition that was not read to its end.
     """
 
     def __init__(self, topic: str, partition: int, message: str) -> None:
@@ -69,11 +69,11 @@ class TopicReader(Closing):
     def __init__(
         self, config: ClientConfig, topic: str, *, only: int | None = None, most_bytes: int | None = None
     ) -> None:
-        """With `most_bytes`, the records of one fetch take no more memory, and larger batches are skipped."""
+        """With `most_bytes`, the records of one fetch take at most that much memory, and larger batches are skipped."""
         self.topic = topic
         self._most_bytes = most_bytes
         self._skipped: list[SkippedBatch] = []
-        # Partitions whose data did not fit into the last fetch's memory: they come first in the next one.
+        # Partitions whose data exceeded the memory limit of the last fetch. The next fetch decodes them first.
         self._waiting: set[int] = set()
         self._isolation = READ_COMMITTED
         self._client = BrokerClient(config)
@@ -88,45 +88,48 @@ class TopicReader(Closing):
 
     @property
     def topic_id(self) -> UUID | None:
-        """The id of the topic that `positions` belong to; None before the first read, and from brokers before 2.8."""
+        """The id of the topic to which `positions` belong.
+
+        The value is None before the first read, and with brokers before Kafka 2.8.
+        """
         return self._topic_id
 
     def take_skipped(self) -> list[SkippedBatch]:
-        """Return the batches skipped since the last call; one that was read again comes again."""
+        """Return the batches that were skipped since the last call. A batch that was read again is returned again."""
         skipped, self._skipped = self._skipped, []
         return skipped
 
-    def look_afresh(self) -> None:
-        """Look the partitions up again at the next read. Thread-safe."""
+    def request_metadata_update(self) -> None:
+        """Determine the partitions again at the next read. Thread-safe."""
         self._requests.forget_leaders()
 
     def read_to_end(
         self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, deadline: Deadline | None = None
     ) -> Iterator[ConsumedRecord]:
-        """Yield the committed records between the last call's end and the current one, in order per partition.
+        """Yield the committed records from the end of the last call to the current end, in order within each partition.
 
-        `deadline` is the deadline of a caller who has already used some of the time. Leaving the iteration early keeps
-        the position before the current batch. Raises TopicReadTimeoutError, TopicNotFoundError, AuthorizationError or
+        A caller that has already used some of the time passes its own `deadline`. If the iteration is left early, the
+        position stays before the current batch. Raises TopicReadTimeoutError, TopicNotFoundError, AuthorizationError or
         BrokerUnavailableError.
         """
         deadline = deadline or Deadline.after(timeout_ms)
         ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
-        patient = False
+        long_poll = False
         while behind := [partition for partition, end in ends.items() if self._positions.get(partition, 0) < end]:
-            fetched = self._run(self._fetch_all, behind, ends, deadline, patient)
+            fetched = self._run(self._fetch_all, behind, ends, deadline, long_poll)
             for partition, (part, next_offset) in fetched.items():
                 yield from part.records
                 self._positions[partition] = next_offset
-            patient = not fetched
-            if patient and deadline.passed:
+            long_poll = not fetched
+            if long_poll and deadline.passed:
                 raise self.late(behind[0], self._positions.get(behind[0], 0), ends[behind[0]], timeout_ms)
             if topic_id != self._topic_id:
                 ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
 
     def poll(self) -> list[ConsumedRecord]:
-        """Return the next committed records, in order per partition; wait at most half a second for some.
+        """Return the next committed records, in order within each partition. Waits for them half a second at most.
 
-        Call it after `read_to_end`. Raises as that does, except TopicReadTimeoutError.
+        Call `poll` after `read_to_end`. Raises the errors of `read_to_end`, except for TopicReadTimeoutError.
         """
         deadline = Deadline.after(_LONG_POLL_MS)
         fetched = self._run(self._fetch_all, None, {}, deadline, True)
@@ -135,29 +138,34 @@ class TopicReader(Closing):
         return [record for part, _ in fetched.values() for record in part.records]
 
     def end_offsets(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
-        """Return the end offset of each partition, after records of open transactions. Raises as `read_to_end` does."""
+        """Return the end offset of each partition, after records of open transactions.
+
+        Raises the errors of `read_to_end`.
+        """
         ends: dict[int, int] = self._run(self._end_offsets, Deadline.after(timeout_ms))
         return ends
 
     def committed_offsets(self, timestamp: int, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
         """Return an offset of each partition, as read_committed consumers see the topic.
 
-        For a timestamp in milliseconds it is the first offset at or after it, -1 if there is none; for LATEST the last
-        stable offset, which open transactions hold back. Raises as `read_to_end` does.
+        For a timestamp in milliseconds, the result is the first offset at or after this time; -1 if there is none. For
+        LATEST, the result is the last stable offset, which does not move past open transactions. Raises the errors of
+        `read_to_end`.
         """
         offsets: dict[int, int] = self._run(self._committed_offsets, timestamp, Deadline.after(timeout_ms))
         return offsets
 
     def seek(self, positions: Mapping[int, int]) -> None:
-        """Continue at these offsets, by partition; others continue where they are.
+        """Continue at these offsets, by partition. Other partitions keep their positions.
 
-        Call it after a method that lists offsets, which finds out which topic has the name.
+        Call this after `end_offsets` or `committed_offsets`, which determine the topic's id: the reader forgets its
+        positions when the id changes.
         """
         self._positions |= positions
 
     @property
     def silent_seconds(self) -> float:
-        """For how long no broker of the cluster has answered any client of this process; 0 if the last request was.
+        """For how long no broker of the cluster has answered this process; 0 if the last request was answered.
 
         `poll` returns nothing during a short silence.
         """
@@ -172,7 +180,7 @@ class TopicReader(Closing):
         return bool(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION)
 
     def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
-        """Return the error with the reason why a reader at `position` did not reach `end` in time."""
+        """Return an error that says why a reader at `position` did not reach `end` in time."""
         error: TopicReadTimeoutError = self._run(self._late, partition, position, end, timeout_ms)
         return error
 
@@ -184,7 +192,7 @@ class TopicReader(Closing):
         return self._client.run(procedure, *args, doing=f"reading topic {self.topic}")
 
     def _end_offsets(self, deadline: Deadline) -> dict[int, int]:
-        """The read_uncommitted end of each partition; a partition that is new is positioned at its beginning."""
+        """Return the read_uncommitted end of each partition. A new partition gets its beginning as position."""
         while True:
             try:
                 self._find_leaders(deadline, max_age_ms=0)
@@ -192,7 +200,7 @@ class TopicReader(Closing):
                 unknown = [
                     partition
                     for partition, end in ends.items()
-                    # A position past the end belongs to a deleted topic of that name.
+                    # A position after the end comes from a deleted topic with the same name.
                     if self._positions.get(partition, end + 1) > end
                 ]
                 if unknown:
@@ -221,13 +229,14 @@ class TopicReader(Closing):
             del self._positions[gone]
 
     def _fetch_all(
-        self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
+        self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, long_poll: bool
     ) -> dict[int, tuple[FetchedRecords, int]]:
-        """The next records of the partitions (all if None), and each next offset; without partitions that had none.
+        """Return the next records of partitions (None: of all), each with the next offset to read.
 
-        A partition that is not in `ends` is read as far as records are stable.
+        Partitions without new records are left out. A partition that is not in `ends` is read up to its last stable
+        offset.
         """
-        wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
+        wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if long_poll else 0
         try:
             self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
             if added := self._requests.leaders.keys() - self._positions.keys():
@@ -276,12 +285,13 @@ class TopicReader(Closing):
     def _go_on_at(fetched: FetchedRecords, stable: int, end: int, nothing_at_all: bool) -> int | None:
         if fetched.next_offset is not None:
             return fetched.next_offset
-        # Compaction may leave nothing between a position and the end. An empty answer proves that, unless a transaction
-        # is still open, or other partitions used up the answer's bytes.
+        # Compaction may have removed all records between a position and the end. If the whole answer is empty and no
+        # transaction is open before the end, the end is reached. A partition may also be empty because the records of
+        # other partitions filled the answer.
         return end if nothing_at_all and stable >= end else None
 
     def _back_off(self, error: Exception, deadline: Deadline) -> None:
-        """Pause and drop the cached leaders; raise when the deadline has passed."""
+        """Pause, and forget the leaders. If the deadline has passed, raise the error."""
         if deadline.passed:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
@@ -309,6 +319,9 @@ class TopicReader(Closing):
 
 
 def read_to_end(config: ClientConfig, topic: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> Iterator[ConsumedRecord]:
-    """Yield the committed records of a topic once, in order per partition. Raises as TopicReader.read_to_end does."""
+    """Yield the committed records of a topic once, in order within each partition.
+
+    Raises the errors of TopicReader.read_to_end.
+    """
     with TopicReader(config, topic) as reader:
         yield from reader.read_to_end(timeout_ms)

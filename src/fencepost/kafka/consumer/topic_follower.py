@@ -1,9 +1,10 @@
 """Follows a topic: delivers each committed record once, from the first one on, and tracks its position.
 
-A thread of the log waits for records with long polls. To read to the end, the end offsets are listed over a separate
-connection (the broker answers one request of a connection at a time), and then waited for: a log that is up to date
-answers at once, even during a long poll. If the ends show partitions that the thread does not know, or another topic of
-that name, the thread looks the partitions up again.
+A TopicLog has a thread that waits for records with long polls. To read to the end, the end offsets are listed over a
+separate connection, because the broker answers one request of a connection at a time. Then the caller waits until the
+thread has reached the ends. If the thread has already reached the ends, the caller does not wait, even during a long
+poll. If the ends show partitions that the thread does not know, or another topic with that name, the thread determines
+the partitions again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MISSING_SECONDS: Final = 2.0
 
 
 class TopicLog(Closing):
-    """All partitions of a topic, followed by a thread that calls `on_record`. Threads may share it.
+    """All partitions of a topic, followed by a thread that calls `on_record`. Several threads may use it.
 
     Records of a partition come in order, and one call of `on_record` ends before the next begins.
     """
@@ -43,7 +44,7 @@ class TopicLog(Closing):
         on_record: Callable[[ConsumedRecord], None],
         on_another_topic: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_another_topic` is called before the first record of a topic that was deleted and created again."""
+        """`on_another_topic` is called before the first record of a topic that was deleted and then created again."""
         self.topic = topic
         self._on_another_topic = on_another_topic
         self._on_record = on_record
@@ -61,7 +62,7 @@ class TopicLog(Closing):
         self._thread = threading.Thread(target=self._follow, name=f"log of {topic}", daemon=True)
 
     def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Deliver the committed records on the calling thread; follow the topic from then on.
+        """Deliver the committed records on the calling thread, and follow the topic from then on.
 
         Raises the errors of `TopicReader.read_to_end`.
         """
@@ -71,11 +72,11 @@ class TopicLog(Closing):
         self._thread.start()
 
     def partitions(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
-        """Return how many partitions the topic has. Raises as `start` does."""
+        """Return how many partitions the topic has. Raises the errors of `start`."""
         return len(self._list_ends(timeout_ms)[0])
 
     def read_to_end(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Wait until everything that was committed before this call, or is in an open transaction, is delivered.
+        """Wait until all records that were committed before this call, or are in open transactions, are delivered.
 
         Raises the errors of `TopicReader.read_to_end`, and IllegalStateError once the log is closed.
         """
@@ -84,14 +85,14 @@ class TopicLog(Closing):
     def wait_for(self, ends: Mapping[int, int], timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Wait until the records before the given offsets, one per partition, are delivered.
 
-        Raises as `read_to_end`.
+        Raises the errors of `read_to_end`.
         """
         self._wait(ends, self._topic_id, timeout_ms)
 
     def _wait(self, ends: Mapping[int, int], topic_id: UUID | None, timeout_ms: float) -> None:
         deadline = Deadline.after(timeout_ms)
         with self._moved:
-            # A right that was missing a while ago may be granted by now.
+            # A missing right may have been granted since the last attempt, so the thread tries again at once.
             self._refusal, self._hurried = None, True
             self._moved.notify_all()
             self._moved.wait_for(
@@ -115,7 +116,7 @@ class TopicLog(Closing):
         return None if isinstance(failure, BrokerUnavailableError | TopicReadTimeoutError) else failure
 
     def close(self) -> None:
-        """Stop following and close the connections; waiting calls get an IllegalStateError."""
+        """Stop following, and close the connections. Waiting calls raise an IllegalStateError."""
         self._closing.set()
         with self._moved:
             self._moved.notify_all()
@@ -128,7 +129,7 @@ class TopicLog(Closing):
         with self._listing:
             ends, topic_id = self._ends.end_offsets(timeout_ms), self._ends.topic_id
         if topic_id != self._topic_id or not ends.keys() <= self._positions.keys():
-            self._reader.look_afresh()
+            self._reader.request_metadata_update()
         return ends, topic_id
 
     def _behind(self, ends: Mapping[int, int], topic_id: UUID | None) -> dict[int, int]:
@@ -162,9 +163,9 @@ class TopicLog(Closing):
             self._hand_over(records)
 
     def _cause(self, failure: FencepostError) -> FencepostError:
-        """Return the cause of a failure: a deleted topic appears as a topic without leaders.
+        """Return the cause of a failure: a deleted topic first appears as a topic without leaders.
 
-        Brokers that have just started may not know a topic for a moment.
+        The topic counts as deleted only after some time, because brokers that have just started may not know it yet.
         """
         if not self._reader.is_missing():
             self._missing_since = None
@@ -177,7 +178,7 @@ class TopicLog(Closing):
         )
 
     def _rest(self, failure: FencepostError, seconds: float) -> None:
-        """Pause after a failure, but not while another thread waits for the topic's end."""
+        """Pause after a failure. The pause ends when another thread begins to wait for the topic's end."""
         with self._moved:
             if isinstance(failure, AuthorizationError):
                 self._refusal = failure

@@ -1,7 +1,7 @@
 """Reads transaction markers: the control records that coordinators write to partitions when transactions end.
 
-Markers: https://kafka.apache.org/documentation/#controlbatch. With transaction version 2 every transaction of a
-producer has a separate epoch, so a producer id and epoch identify a transaction.
+Markers: https://kafka.apache.org/documentation/#controlbatch. Under transaction version 2 every transaction of a
+producer has its own epoch, so a producer id and an epoch identify a transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencepost.kafka.transport.topic_leaders import topic_leaders
 
 _TIMEOUT_MS: Final = 60_000
 _FETCH_BYTES: Final = 16 * 1024 * 1024
-# Version 13 names topics by id; nothing else in it is needed.
+# Fetch version 13 needs topic ids, and brings nothing that is needed here.
 _FETCH_VERSION: Final = 12
 
 _EARLIEST: Final = -2
@@ -46,7 +46,7 @@ def read_transaction_markers(config: ClientConfig, topic: str) -> list[Transacti
 
 
 def _collect(topic: str, partition: int, data: bytes | None, markers: list[TransactionMarker]) -> int | None:
-    """Add the markers in the fetched batches; return the next offset, None without a batch."""
+    """Add the markers in the fetched batches. Return the next offset; None if there is no batch."""
     next_offset = None
     for batch in MemoryRecords(data or b""):
         next_offset = batch.next_offset

@@ -1,4 +1,4 @@
-"""Passes calls from a group member's thread, which drives kafka-python's event loop, to its listener's asyncio loop."""
+"""Passes calls from a group member's thread, which runs kafka-python's event loop, to its listener's asyncio loop."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ListenerLoop:
-    """The asyncio loop of a listener, for the member's thread. Calls to a closed loop are dropped."""
+    """The asyncio loop of a listener, as the member's thread uses it. Calls to a closed loop are dropped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, net: NetworkSelector, manager: ConnectionManager) -> None:
         self._loop = loop
         self._net = net
         self._manager = manager
 
-    def call(self, told: Callable[..., None], *arguments: Any) -> None:
-        """Call a function on the loop, soon."""
+    def call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Schedule a function on the loop."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(told, *arguments)
+            self._loop.call_soon_threadsafe(callback, *arguments)
 
-    async def tell(
-        self, stopping: Coroutine[Any, Any, None], goes_on: Callable[[], bool], *, look_every_ms: int
+    async def run_stop(
+        self, stopping: Coroutine[Any, Any, None], goes_on: Callable[[], bool], *, check_every_ms: int
     ) -> None:
-        """Run a coroutine that stops work on the loop, and wait for it while `goes_on`, which is polled meanwhile."""
+        """On the loop, run a coroutine that stops work, and wait for it.
+
+        The wait also ends when `goes_on` returns False, which is checked every `check_every_ms` milliseconds.
+        """
         finished = Future()
         try:
             running = asyncio.run_coroutine_threadsafe(stopping, self._loop)
@@ -43,12 +46,12 @@ class ListenerLoop:
         running.add_done_callback(lambda _: self._on_net(lambda: finished.success(None)))
         while not running.done() and goes_on():
             with suppress(client_errors.KafkaTimeoutError):
-                await self._manager.wait_for(finished, look_every_ms)
+                await self._manager.wait_for(finished, check_every_ms)
         if not running.done():
             _log.warning("Work was not stopped in time; going on without waiting for it")
         elif not running.cancelled() and running.exception() is not None:
             _log.error("Work could not be stopped", exc_info=running.exception())
 
     def _on_net(self, step: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # closed meanwhile
+        with suppress(RuntimeError):  # the member was closed meanwhile
             self._net.call_soon_threadsafe(step)

@@ -15,18 +15,20 @@ workers add fields that Connect does not have, each after the marker `FNCP`:
 
     Metadata         STRING exactly.once.source.support of the member
                      then after `FNCT` Topics: STRING offset, config and status.storage.topic of the member
-                     then after `FNCF` Files: STRING working directory, [STRING path] that it allows, none for all
-    Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty for unknown
-                     then after `FNCT` Topics of the leader | [STRING url, Topics], of members that have others
-                     then after `FNCF` [STRING url, Files], of all members, if they differ
-                     from 1,024 bytes on, `FNCZ` and BYTES are in their place: all of them from `FNCP` on, as zlib
-                     (RFC 1950)
+                     then after `FNCF` Files: STRING working directory, [STRING allowed path], where -1 allows all
+    Assignment       [STRING url, STRING exactly.once.source.support] of all members, empty if unknown
+                     then after `FNCT` Topics of the leader | [STRING url, Topics] of members with other topics
+                     then after `FNCF` [STRING url, Files] of all members, if their files differ
+                     If these fields have 1,024 bytes or more, `FNCZ` and BYTES replace them: all fields from `FNCP`
+                     on, compressed as zlib (RFC 1950).
 
-The coordinator keeps all assignments in one record, and each of them lists all members: without zlib the record grows
-with the square of the group. Small groups do without, so that earlier versions of fencepost read the list.
+The coordinator stores all assignments in one record, and each assignment lists all members. So without zlib, the
+record's size would grow with the square of the number of members. Small groups do not use zlib, so that earlier
+versions of fencepost can read the fields.
 
-Connect's workers read version 0 as version 1 that may end early. So in version 0 the marker also follows the fields of
-version 1, which are empty: no allocation, no revocations, no delay.
+Connect's workers read a message of version 0 with the fields of version 1, which may be missing at its end. So a
+message of version 0 with a marker has the fields of version 1 before the marker. They are empty: no allocation, no
+revocations, no delay.
 """
 
 from __future__ import annotations
@@ -55,15 +57,18 @@ _TOPICS_MARK: Final = b"FNCT"
 _FILES_MARK: Final = b"FNCF"
 _DEFLATED_MARK: Final = b"FNCZ"
 _WORTH_DEFLATING: Final = 1_024
-"""From this number of bytes on, the fields about the members of a group are compressed."""
+"""The fields about the members of a group are compressed if they have at least this many bytes."""
 
 _MOST_INFLATED: Final = 1 << 22
-"""The most bytes that these fields may have: anybody with the right to join a group can send an assignment. Reading them
-takes a second, and no heartbeat is sent meanwhile."""
+"""The maximum number of bytes of the fields about members after decompression.
+
+Anybody with the right to join a group can send an assignment. Reading this many bytes takes a second, and no heartbeat
+is sent meanwhile.
+"""
 
 _NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
-"""An empty array of revocations, and no delay."""
+"""An empty array of revocations, and a delay of zero."""
 _CONNECTOR_ITSELF: Final = -1
 
 _INT16: Final = struct.Struct(">h")
@@ -74,7 +79,7 @@ _NULL: Final = -1
 
 
 def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> bytes:
-    """Return the metadata of a member for one of the protocols that it offers."""
+    """Return the metadata of a member as bytes, for one of the protocols that it offers."""
     encoded = _int16(protocol.version) + _string(metadata.url) + _int64(metadata.config_offset)
     added = _MARK + _string(metadata.support) if metadata.support or any(metadata.topics) else b""
     if any(metadata.topics):
@@ -95,7 +100,7 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     version = reader.version()
     url, config_offset = reader.string(), reader.int64()
     allocation = reader.nullable_bytes() if version > 0 else None
-    # The other fields of an assignment are of no use here, and may be large.
+    # The other fields of an assignment are not needed here, and may be large.
     assignment = _work_of(_Reader(allocation, "the work of a worker"))[0] if allocation else None
     support, topics, files = "", UNKNOWN_TOPICS, UNKNOWN_FILES
     if reader.marked(_MARK if version > 0 else _NO_ALLOCATION + _MARK):
@@ -108,7 +113,7 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
 
 
 def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
-    """Return the assignment of a member; in `default` without revocations and delay."""
+    """Return the assignment of a member as bytes. In `default`, it has no revocations and no delay."""
     encoded = (
         _int16(protocol.version)
         + _int16(assignment.error)
@@ -125,7 +130,7 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
     return encoded
 
 
-# All assignments of a round have the same.
+# The result is the same for all assignments of a rebalance.
 @lru_cache(maxsize=1)
 def _of_members(
     supports: tuple[tuple[str, str], ...],
@@ -133,7 +138,7 @@ def _of_members(
     other_topics: tuple[tuple[str, WorkerTopics], ...],
     files: tuple[tuple[str, WorkerFiles], ...],
 ) -> bytes:
-    """The fields of an assignment that Connect does not have, compressed if that is worth it."""
+    """Return the fields of an assignment that Connect does not have, compressed if that is worthwhile."""
     pairs = (_string(url) + _string(support) for url, support in supports)
     encoded = _MARK + _int32(len(supports)) + b"".join(pairs)
     if any(leader_topics):
@@ -167,7 +172,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def _work_of(reader: _Reader) -> tuple[Assignment, int]:
-    """Read the fields of Connect, and return them with the version."""
+    """Read the fields that Connect has, and return them with the version."""
     version = reader.version()
     error, leader, leader_url, config_offset = reader.int16(), reader.string(), reader.string(), reader.int64()
     connectors, tasks = reader.work()
@@ -199,7 +204,7 @@ def _files(files: WorkerFiles) -> bytes:
     return _string(files.directory) + _int32(count) + b"".join(map(_string, files.paths or ()))
 
 
-# A member's work is the same in all protocols that it offers.
+# The work of a member is the same in all protocols that it offers.
 @lru_cache(maxsize=2)
 def _work(connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> bytes:
     numbers = _by_connector(connectors, tasks)
@@ -263,13 +268,13 @@ class _Reader:
         return tuple(connectors), tuple(tasks)
 
     def marked(self, mark: bytes) -> bool:
-        """Whether fencepost's own fields follow, after the bytes `mark`."""
+        """Skip the bytes `mark` if they come next, and return whether they did. They precede fencepost's own fields."""
         found = self._data.startswith(mark, self._at)
         self._at += len(mark) if found else 0
         return found
 
     def inflated(self) -> _Reader:
-        """A reader of the bytes that follow compressed."""
+        """Return a reader of the compressed bytes that come next."""
         inflater = zlib.decompressobj()
         try:
             data = inflater.decompress(self._take(self.int32()), _MOST_INFLATED)
@@ -312,7 +317,7 @@ class _Reader:
         return self._data[start : self._at]
 
     def _skip(self, length: int) -> int:
-        """Skip some bytes, and return where they start."""
+        """Skip some bytes, and return their position."""
         start, end = self._at, self._at + length
         if length < 0 or end > len(self._data):
             raise GroupProtocolError(self._what, f"{length} bytes are announced at byte {start} and do not follow")

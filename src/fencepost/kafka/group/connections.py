@@ -1,4 +1,4 @@
-"""kafka-python's connection manager with two fixes: fatal failures are raised at once, and no socket leaks.
+"""kafka-python's connection manager with two fixes: fatal failures are raised at once, and no socket stays open.
 
 kafka.net is internal to kafka-python; only kafka.group uses it. tests/broker/kafka/test_group_connections.py tests the
 behavior that this module depends on.
@@ -35,16 +35,19 @@ BAD_CREDENTIALS: Final = (
     client_errors.IllegalSaslStateError,
 )
 
-# A connection that closes during the handshake is retriable; any other TLS error is fatal.
+# A connection that closes during the handshake is retriable. All other TLS errors are fatal.
 _INTERRUPTED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 class TlsError(client_errors.KafkaError):  # type: ignore[misc]  # kafka-python ships no type information
-    """The TLS handshake failed, and will fail again."""
+    """The TLS handshake failed, and would fail again."""
 
 
 class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no type information
-    """Plain connections, which kafka-python leaves open if connecting fails. Chosen by the scheme of `proxy_url`."""
+    """Closes the socket if connecting fails. kafka-python would leave it open.
+
+    The scheme of `proxy_url` selects this class.
+    """
 
     SCHEMES = ("direct",)
 
@@ -57,16 +60,19 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ship
 
 
 class _LastWords:
-    """Keeps the last bytes before the other side closed, which kafka-python drops: the reason of a SASL failure."""
+    """Delivers the last bytes before the end of a stream, such as the reason of a SASL failure.
+
+    kafka-python would drop these bytes.
+    """
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         data, error = super()._sock_recv()  # type: ignore[misc]  # of the transport that this is mixed into
-        # The end of the stream is detected again at the next read.
+        # The next read reports the end of the stream.
         return data, None if data else error
 
 
 class _AtOnce:
-    """Writes to the socket immediately, where kafka-python first waits until it is writable."""
+    """Writes to the socket immediately. kafka-python would first wait until it is writable."""
 
     async def _write_to_sock(self) -> None:
         _, error = self._sock_send()  # type: ignore[attr-defined]  # of the transport that this is mixed into
@@ -90,7 +96,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
 
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings | {"proxy_url": f"{_ClosingSocket.SCHEMES[0]}://"})
-        # In addition to kafka-python's own record of such failures, which it clears when SASL is refused.
+        # kafka-python has its own record of such failures, but clears it when SASL is refused.
         self._fatal_failures: dict[Any, Exception] = {}
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
@@ -98,8 +104,8 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
         if node_id in self._fatal_failures:
             raise self._fatal_failures[node_id]
         if options.get("timeout_ms") is not None:
-            # Bootstrapping would spend all of its time on the first broker, which may accept connections without
-            # answering.
+            # Without this limit, bootstrapping could spend all of its time on the first broker, which may accept
+            # connections but never answer.
             options["timeout_ms"] = min(options["timeout_ms"], self.socket_connection_setup_timeout_ms(node_id))
         known = node_id in self._conns
         connection = super().get_connection(node_id, **options)

@@ -1,4 +1,4 @@
-"""kafka-python's group coordinator client, as a member of a group of Connect workers.
+"""kafka-python's group coordinator client, used for a member of a group of Connect workers.
 
 kafka.coordinator is internal to kafka-python; only this module and `member` use it. tests/broker/kafka/test_group_member.py
 tests the internals that are used here. Everything runs on the thread that drives kafka-python's event loop.
@@ -21,8 +21,8 @@ from fencepost.kafka.group.membership import GroupObserver, GroupRequest
 from fencepost.kafka.group.protocol import PROTOCOL_TYPE
 from fencepost.kafka.precedence import HEARTBEAT
 
-# Moving work to another worker takes two generations. A member that revoked nothing in the first one learns about the
-# second one only from a heartbeat.
+# The pause before a generation's first heartbeat. Moving work to another worker takes two generations, and a member
+# that revoked nothing in the first generation learns about the second one only from a heartbeat.
 _FIRST_HEARTBEAT_S: Final = 0.1
 
 
@@ -30,32 +30,32 @@ class Rebalancing(Protocol):
     """The actions of a member during a rebalance."""
 
     def protocols(self) -> Iterable[tuple[str, bytes]]:
-        """Return the protocols to offer, the best first, with this member's metadata in each."""
+        """Return the protocols that this member offers, the best first, with its metadata for each."""
 
     async def before_joining(self) -> None:
-        """Stop everything that must not run during the join. Heartbeats continue meanwhile."""
+        """Stop connectors and tasks that must not run during the join. Heartbeats continue during this call."""
 
     async def before_request(self) -> None:
-        """Called before each JoinGroup request, also before repeated ones."""
+        """Prepare for a JoinGroup request. This is called before each request, also before repeated ones."""
 
     def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """As the leader, return the assignment of each member from the metadata of all."""
+        """As the leader, compute the assignment of each member from the metadata of all members."""
 
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """Apply the assignment of a new generation. Heartbeats continue meanwhile."""
+        """Apply the assignment of a new generation. Heartbeats continue during this call."""
 
     def expelled(self) -> None:
-        """The coordinator does not count this worker as a member."""
+        """Note that the coordinator does not consider this worker a member any more."""
 
     def wake(self) -> None:
-        """Notify the member of a change."""
+        """Wake the member, because its state has changed."""
 
 
 class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no type information
-    """Heartbeats with short pauses after a generation began: the pauses double up to the interval.
+    """Schedules heartbeats. The pauses are short when a generation begins, and then double up to the interval.
 
-    Also knows when the last answered heartbeat was sent: the coordinator's session time-out starts then at the earliest.
-    The process's other threads let each heartbeat go first.
+    `confirmed` is the time at which the last answered heartbeat was sent. The coordinator's session time-out began at
+    that time or later. While a heartbeat is due, the other threads of the process wait (`kafka.precedence`).
     """
 
     confirmed: float | None = None
@@ -79,7 +79,7 @@ class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no
         self._announce_next()
 
     def fail_heartbeat(self) -> None:
-        """Record that a heartbeat failed: no caller waits for the next one, which may fail as well."""
+        """Record that a heartbeat failed. Other threads need not wait for the next one, which may fail as well."""
         super().fail_heartbeat()
         HEARTBEAT.announce(None)
 
@@ -88,7 +88,7 @@ class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no
 
 
 class _Sensor:
-    """Accepts kafka-python's latencies in milliseconds."""
+    """Passes kafka-python's latencies, in milliseconds, on to an observer."""
 
     def __init__(self, observer: GroupObserver, request: GroupRequest) -> None:
         self._observer = observer
@@ -115,7 +115,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
     ) -> None:
         super().__init__(KafkaNetClient(net=manager._net, manager=manager), **settings)  # noqa: SLF001 - as its base does
         self.heartbeat = MemberHeartbeat(**self.config)
-        # kafka-python records to this if it has a metrics registry.
+        # BaseCoordinator reports latencies to `_sensors`. Without a metrics registry, its constructor leaves this None.
         self._sensors = _Sensors(observer)
         self._rebalancing = rebalancing
         self._observer = observer
@@ -124,15 +124,15 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
 
     @property
     def heard_at(self) -> float | None:
-        """When the coordinator last counted this member as alive, as far as known; None before."""
+        """When the coordinator last considered this member alive, as far as known; None if it never did."""
         known = [moment for moment in (self._joined_at, self.heartbeat.confirmed) if moment is not None]
         return max(known, default=None)
 
     @property
     def expires_at(self) -> float | None:
-        """When the coordinator may expel this member, unless a heartbeat arrives before; None if it never was a member.
+        """When the coordinator may expel this member if no heartbeat arrives before; None if this never was a member.
 
-        While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not expire.
+        While a JoinGroup request waits at the coordinator, no heartbeats are needed, and the session does not expire.
         """
         heard_at = self.heard_at
         ends: list[float] = []
@@ -144,21 +144,24 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
 
     @property
     def member_id(self) -> str:
-        """The id from the coordinator, '' before."""
+        """The id that the coordinator gave this member; '' before that."""
         name: str = self._generation.member_id
         return name
 
     def drop(self, reason: str) -> None:
-        """Disconnect from a coordinator that does not answer; join again once one is found."""
+        """Disconnect from a coordinator that does not answer. Join again when a coordinator is found."""
         node = self.coordinator_id
         self.coordinator_dead(reason)
         if node is not None:
             self._manager.close(node)
-        # The id is kept: a coordinator that still has it recognises the member.
+        # The member id is kept, because a coordinator that still knows it recognises the member.
         self.reset_generation(self.member_id)
 
     def still_alive(self) -> None:
-        """Report that this member is not stuck: without a report for the rebalance time-out, it leaves the group."""
+        """Report that this member is not stuck.
+
+        A member that does not report this during the rebalance time-out leaves the group.
+        """
         self.heartbeat.poll()
 
     def stop_heartbeats(self) -> None:
@@ -166,10 +169,10 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         HEARTBEAT.announce(None)
         self._close_heartbeat()
 
-    # -- what BaseCoordinator requires of its subclasses ------------------------------------------------------------
+    # -- methods that BaseCoordinator requires of its subclasses ---------------------------------------------------
 
     def protocol_type(self) -> str:
-        """Return the type of the group: one of Connect workers."""
+        """Return the group type of Connect's workers."""
         return PROTOCOL_TYPE
 
     def group_protocols(self) -> list[tuple[str, bytes]]:
@@ -199,7 +202,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         try:
             assignment: bytes = await super()._do_join_and_sync_async()
         except MemberIdRequiredError:
-            # The first step of each member that is new to the coordinator.
+            # This is not a failure: the coordinator answers a new member's first JoinGroup with a member id.
             raise
         except KafkaError:
             self._observer.rebalance_failed()
@@ -219,7 +222,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         HEARTBEAT.announce(None)
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        """Reset the generation, and without a `member_id` also the membership."""
+        """Reset the generation. Without a `member_id`, reset the membership as well."""
         super().reset_generation(member_id)
         if member_id == UNKNOWN_MEMBER_ID:
             self._rebalancing.expelled()

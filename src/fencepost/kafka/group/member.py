@@ -1,10 +1,10 @@
 """A worker's membership in the group of workers that share its `group.id`.
 
-A member has one thread, which drives kafka-python's event loop and everything on it. It notifies a listener on an
-asyncio loop of its assignments; the states are in `membership`.
+A member has one thread, which runs kafka-python's event loop and everything on it. It notifies a listener, on an
+asyncio loop, of its assignments. The states are in `membership`.
 
-kafka-python treats a disconnected member as stable for the whole request time-out. This module tracks itself when the
-coordinator last answered: work stops when it may have been assigned to others.
+kafka-python considers a disconnected member stable for the whole request time-out. This module itself tracks when the
+coordinator last answered: work stops as soon as it may have been assigned to others.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from fencepost.kafka.group.protocol import UNKNOWN_TOPICS, Assignment, ConnectPr
 
 _log: Final = logging.getLogger(__name__)
 
-# The longest time without a reaction to rejoin and close, while the member waits for an answer.
+# The longest time until the member reacts to `rejoin` and `close` while it waits for an answer.
 _TICK_MS: Final = 200
 _LEAVE_TIMEOUT_MS: Final = 3_000
 _UNREADABLE_PAUSE_S: Final = 5.0
-"""The pause before a member joins again whose leader sends what cannot be read."""
+"""The pause before a member joins again if its leader sent data that cannot be read."""
 
-_LASTING: Final = (
+_FATAL_ERRORS: Final = (
     *BAD_CREDENTIALS,
     TlsError,
     client_errors.GroupAuthorizationFailedError,
@@ -59,14 +59,14 @@ _LASTING: Final = (
     client_errors.KafkaConfigurationError,
     client_errors.IncompatibleBrokerVersion,
 )
-"""Fatal errors; all others are retriable."""
+"""Fatal errors. All other errors are retriable."""
 
 
 class GroupMember:
     """One worker in its group. All methods may be called from any thread.
 
-    `config_offset` (see `WorkerMetadata`) and `assign`, which computes the assignments as the leader, are called on the
-    member's thread and must return quickly. An exception of `assign` ends the membership.
+    `config_offset` (see `WorkerMetadata`), and `assign`, which computes the assignments as the leader, are called on
+    the member's thread and must return quickly. An exception of `assign` ends the membership.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GroupMember:
         self._net = NetworkSelector(**config.kafka_python())
         self._manager = ConnectionManager(self._net, **config.kafka_python())
         self._wakeup = WakeupNotifier(self._net)
-        self._told = ListenerLoop(loop, self._net, self._manager)
+        self._listener_loop = ListenerLoop(loop, self._net, self._manager)
         self._coordinator: ConnectCoordinator | None = None
         self._thread = threading.Thread(target=self._run, name=f"fencepost-group-{settings.group_id}", daemon=True)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -110,13 +110,13 @@ class GroupMember:
 
     @property
     def coordinator_unknown_for(self) -> float:
-        """For how many seconds no coordinator has been known, 0.0 if one is."""
+        """For how many seconds no coordinator has been known; 0.0 if one is known."""
         since = self._unknown_since
         return 0.0 if since is None else time.monotonic() - since
 
     @property
     def rebalancing(self) -> bool:
-        """Whether this member is joining, or will join next."""
+        """Whether this member is joining the group, or will do so next."""
         coordinator = self._coordinator
         return self._rejoin_asked or coordinator is None or bool(coordinator.need_rejoin())
 
@@ -125,15 +125,19 @@ class GroupMember:
         self._thread.start()
 
     def rejoin(self) -> None:
-        """Join again, once the cost of the last rebalance allows it.
+        """Join again, as soon as the cost of the last rebalance allows it.
 
-        That rebalances the group if this worker leads it, or its metadata changed: its `config_offset` or what it runs.
+        Joining again rebalances the group if this worker leads it, or if its metadata has changed: its `config_offset`
+        or its work.
         """
         self._rejoin_asked = True
         self._wake()
 
     async def close(self) -> None:
-        """Leave the group and release everything. The caller has stopped all work; nothing is called after this."""
+        """Leave the group, and release everything.
+
+        The caller must have stopped all work; nothing is called after this.
+        """
         self._closing = True
         self._wake()
         if self._thread.ident is not None:
@@ -165,7 +169,7 @@ class GroupMember:
             self._coordinator.stop_heartbeats()
 
     async def _step(self) -> None:
-        """Check everything once, and sleep if there is nothing to do."""
+        """Run one iteration of the member's loop. If nothing is to be done, sleep."""
         if self._rejoin_is_due():
             self._ask_to_join()
         active = await self._try_to_be_active()
@@ -180,7 +184,7 @@ class GroupMember:
             active = bool(await coordinator.ensure_active_group_async(timeout_ms=_TICK_MS))
             coordinator.poll_heartbeat()
         except client_errors.KafkaError as error:
-            if isinstance(error, _LASTING):
+            if isinstance(error, _FATAL_ERRORS):
                 raise
             pause_s = self._backoff.next_s()
             _log.debug("Group %s: trying again in %.1f s after %r", self._settings.group_id, pause_s, error)
@@ -231,7 +235,7 @@ class GroupMember:
         if coordinator is not None and coordinator.coordinator_id is not None:
             self._unknown_since = None
             return
-        # Looking for a coordinator is not a part of a rebalance, however long none is found.
+        # The search for a coordinator may take long. Its time does not count as part of a rebalance.
         self._pace.interrupted(time.thread_time())
         if self._unknown_since is None:
             self._unknown_since = time.monotonic()
@@ -261,7 +265,7 @@ class GroupMember:
         _log.warning("This worker is out of its group and stops its work: %s", reason)
         self._held, self._rejoin_at = None, None
         self._become(MemberState.CONNECTING)
-        await self._tell(self._listener.on_lost(reason))
+        await self._stop_work(self._listener.on_lost(reason))
 
     async def _depart(self, reason: str) -> None:
         self._held, self._rejoin_at = None, None
@@ -278,7 +282,7 @@ class GroupMember:
         _log.error("This worker cannot be a member of group %s", self._settings.group_id, exc_info=error)
         await self._lose(str(error))
         self._become(MemberState.FAILED)
-        self._told.call(self._listener.on_failed, error)
+        self._listener_loop.call(self._listener.on_failed, error)
 
     # -- the actions of a rebalance (coordinator.Rebalancing) ----------------------------------------------
 
@@ -297,17 +301,17 @@ class GroupMember:
         return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in own.protocol.offered]
 
     async def before_joining(self) -> None:
-        """Stop everything if the group rebalances eagerly."""
+        """Stop all connectors and tasks if the group rebalances eagerly."""
         if self._protocol is ConnectProtocol.EAGER:
             await self._revoke_all()
 
     async def before_request(self) -> None:
-        """Stop everything if the coordinator does not know this member: it joins as a new one that runs nothing."""
+        """Stop all work if the coordinator does not know this member, because a new member runs nothing."""
         if self._expelled:
             await self._lose(f"the coordinator of group {self._settings.group_id} does not know it as a member")
 
     def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Compute the assignments as the leader. A member whose metadata cannot be read gets none."""
+        """Compute the assignments as the leader. A member whose metadata cannot be read gets no work."""
         spoken = ConnectProtocol(protocol)
         metadata = dict(self._readable(members))
         election = Election(leader=leader, protocol=spoken, members=metadata, held=self._held)
@@ -323,7 +327,8 @@ class GroupMember:
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
         """Apply an assignment: stop the revoked work, then notify the listener of the assigned work.
 
-        If it cannot be read, all work stops, and the member joins again after a pause: the leader may have changed.
+        If the assignment cannot be read, all work stops, and the member joins again after a pause: the leader may have
+        changed.
         """
         try:
             given = decode_assignment(assignment)
@@ -336,15 +341,15 @@ class GroupMember:
         self._become(MemberState.MEMBER)
         self._watch_coordinator()
         if self._protocol is ConnectProtocol.EAGER:
-            # Something still runs if the group has just changed from cooperative rebalancing.
+            # Some work still runs if the group has just changed from cooperative to eager rebalancing.
             await self._revoke_all()
         given = given.revoking_of(self._held)
         if given.revokes:
-            await self._tell(self._listener.on_revoked(given.revoked_connectors, given.revoked_tasks))
+            await self._stop_work(self._listener.on_revoked(given.revoked_connectors, given.revoked_tasks))
         if self._closing or self._is_silent():
             return
         whole = given.added_to(self._held)
-        # The leader's list of members does not concern this member's work.
+        # `_held` is only this member's own work, without the leader's data about other members.
         own = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0)
         self._held = replace(own, supports=(), leader_topics=UNKNOWN_TOPICS, other_topics=(), files=())
         self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None
@@ -352,20 +357,20 @@ class GroupMember:
             self._ask_to_join()
         self._pace.ended(time.thread_time(), time.monotonic())
         membership = Membership(generation=generation, member_id=member_id, protocol=self._protocol, assignment=whole)
-        self._told.call(self._listener.on_assigned, membership)
+        self._listener_loop.call(self._listener.on_assigned, membership)
 
     def expelled(self) -> None:
         """Remember to stop everything before the next join."""
         self._expelled = True
 
     def wake(self) -> None:
-        """Check everything again."""
+        """End the pause of the member's loop."""
         self._wake()
 
     async def _revoke_all(self) -> None:
         held, self._held = self._held, None
         if held is not None and (held.connectors or held.tasks):
-            await self._tell(self._listener.on_revoked(held.connectors, held.tasks))
+            await self._stop_work(self._listener.on_revoked(held.connectors, held.tasks))
 
     # -- between the threads ------------------------------------------------------------------------------------
 
@@ -373,10 +378,10 @@ class GroupMember:
         with suppress(RuntimeError):  # closed
             self._wakeup.notify()
 
-    async def _tell(self, stopping: Coroutine[Any, Any, None]) -> None:
+    async def _stop_work(self, stopping: Coroutine[Any, Any, None]) -> None:
         """Let the listener stop work, while heartbeats continue.
 
-        Waits no longer than the group would, and not after the member is closed or disconnected.
+        The member waits at most for the rebalance time-out. It stops waiting when it is closed or disconnected.
         """
         deadline = Deadline.after(self._settings.rebalance_timeout_ms)
 
@@ -387,7 +392,7 @@ class GroupMember:
                 self._coordinator.still_alive()
             return True
 
-        await self._told.tell(stopping, goes_on, look_every_ms=_TICK_MS)
+        await self._listener_loop.run_stop(stopping, goes_on, check_every_ms=_TICK_MS)
 
     def _become(self, state: MemberState) -> None:
         if state not in TRANSITIONS[self._state]:

@@ -8,8 +8,8 @@ A member goes through these states, and may be closed in any of them:
         └── silent for a session, ────┘ └── a fatal error ────────> FAILED        on_lost, then on_failed
             or expelled: on_lost
 
-A member with revoked work joins again automatically once that work has stopped, and also when the delay of an
-assignment is over.
+A member whose work was revoked joins again automatically when that work has stopped. A member also joins again when the
+delay in an assignment is over.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """The settings with which a member joins. `url` is where other workers reach this one; times are in milliseconds.
+    """The settings with which a member joins. Other workers reach this worker at `url`. Times are in milliseconds.
 
-    `support` is its `exactly.once.source.support`, which the leader sends to all; `topics` are its internal topics,
-    which the leader compares to its own; `files` are the files that its connectors may read, which the leader sends to
-    all.
+    `support` is the worker's `exactly.once.source.support`, which the leader sends to all members. `topics` are its
+    internal topics, which the leader compares with its own ones. `files` are the files that its connectors may read,
+    which the leader sends to all members.
     """
 
     group_id: str
@@ -70,10 +70,10 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """A generation that this worker is a member of.
+    """This worker's membership in one generation.
 
-    `assignment` is everything that this worker must run from now on, without the work that was just revoked. If it
-    `failed`, read the config topic to its end and `rejoin`; running work keeps running meanwhile, except in `default`.
+    `assignment` is all work that this worker must run from now on, without work that was just revoked. If it `failed`,
+    read the config topic to its end and call `rejoin`. Running work keeps running meanwhile, except in `default`.
     """
 
     generation: int
@@ -102,10 +102,10 @@ class GroupObserver(Protocol):
         """The coordinator took `seconds` to answer."""
 
     def rebalance_began(self) -> None:
-        """The member is about to join. May be called again before the rebalance is completed."""
+        """The member begins to join. If an attempt fails, this is called again before `rebalance_completed`."""
 
     def rebalance_failed(self) -> None:
-        """An attempt to join failed; there will be another."""
+        """An attempt to join failed. The member tries again."""
 
     def rebalance_completed(self) -> None:
         """The member has applied its assignment."""
@@ -118,13 +118,16 @@ class GroupListener(Protocol):
     """
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
-        """Stop these and return once they have stopped: others may start them then."""
+        """Stop these connectors and tasks. Return when they have stopped, because others may start them then."""
 
     def on_assigned(self, membership: Membership) -> None:
         """Run the assignment as soon as the config topic is read up to its offset."""
 
     async def on_lost(self, reason: str) -> None:
-        """Stop everything, because others may run it; return once all has stopped. This worker does not lead."""
+        """Stop everything, because others may run it. Return when all has stopped.
+
+        After this call, the worker does not lead any more.
+        """
 
     def on_failed(self, error: Exception) -> None:
-        """The membership has ended for good; `close` it. Nothing runs any more."""
+        """The membership has ended for good: call `close`. Nothing runs any more."""

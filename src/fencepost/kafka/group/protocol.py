@@ -1,7 +1,7 @@
 """The data that workers of a group exchange through the group coordinator: protocols, metadata and assignments.
 
 Group type `connect` has three protocols: eager rebalancing, KIP-415 (incremental cooperative rebalancing), and KIP-507,
-which only declares that requests between workers are signed. `codec` has the messages as bytes.
+which only declares that requests between workers are signed. `codec` converts the messages to bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class ConnectProtocol(StrEnum):
 
     @classmethod
     def of_setting(cls, connect_protocol: str) -> ConnectProtocol:
-        """Return the protocol that `connect.protocol` names, where eager is called `eager`. Raises ValueError."""
+        """Return the protocol for a value of `connect.protocol`, where eager rebalancing is called `eager`.
+
+        Raises ValueError.
+        """
         return cls.EAGER if connect_protocol == "eager" else cls[connect_protocol.upper()]
 
 
@@ -43,7 +46,7 @@ _VERSIONS: Final = {ConnectProtocol.EAGER: 0, ConnectProtocol.COMPATIBLE: 1, Con
 
 
 class WorkerTopics(NamedTuple):
-    """The names of a worker's internal topics, all empty if they are unknown."""
+    """The names of a worker's internal topics. All are empty if they are unknown."""
 
     offset: str = ""
     config: str = ""
@@ -54,7 +57,11 @@ UNKNOWN_TOPICS: Final = WorkerTopics()
 
 
 class WorkerFiles(NamedTuple):
-    """The directory of a worker's relative paths, empty if unknown; and the paths that it allows, None for all."""
+    """The files that a worker's connectors may read.
+
+    `directory` is where the worker's relative paths start, empty if unknown. `paths` are its allowed paths; None means
+    all.
+    """
 
     directory: str = ""
     paths: tuple[str, ...] | None = None
@@ -64,24 +71,24 @@ UNKNOWN_FILES: Final = WorkerFiles()
 
 
 class AssignmentError(IntEnum):
-    """Why an assignment is empty."""
+    """The reasons why an assignment is empty."""
 
     NONE = 0
     CONFIG_MISMATCH = 1
-    """The leader has read less of the config topic than a member: all members read to its end and join again."""
+    """The leader has read less of the config topic than a member: all members must read to its end and join again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """The leader's assignment to a member, or the work that a member runs.
 
-    As the leader sends it in `compatible` and `sessioned` it is a change: stop `revoked_*`, start `connectors` and
-    `tasks`, keep everything else running. In `default` it is everything that the member must run. `config_offset` is
-    how far the config topic must be read before anything is started. After `delay_ms`, if not 0, members join again,
+    In `compatible` and `sessioned`, the leader sends a change: stop `revoked_*`, start `connectors` and `tasks`, keep
+    everything else running. In `default`, it sends everything that the member must run. The config topic must be read
+    up to `config_offset` before anything is started. If `delay_ms` is not 0, members join again after that time,
     because the leader does not assign the work of a lost member until then. `supports` has the URL and the
     `exactly.once.source.support` of each member, empty if unknown; it has no entries if the leader does not send them.
-    `leader_topics` are the leader's internal topics, and `other_topics` the URLs and topics of the members that use
-    others or do not announce theirs. `files` has the URL and the files of each member, if not all have the same.
+    `leader_topics` are the leader's internal topics. `other_topics` has the URL and the topics of each member that uses
+    other topics or does not announce any. `files` has the URL and the files of each member, if they differ.
     """
 
     error: int = AssignmentError.NONE
@@ -100,18 +107,19 @@ class Assignment:
 
     @property
     def failed(self) -> bool:
-        """Whether the leader could not assign anything."""
+        """Whether the leader failed to assign work."""
         return self.error != AssignmentError.NONE
 
     @property
     def revokes(self) -> bool:
-        """Whether something must be stopped."""
+        """Whether some work must be stopped."""
         return bool(self.revoked_connectors or self.revoked_tasks)
 
     def revoking_of(self, held: Assignment | None) -> Assignment:
-        """Return this change without revocations of work that a member with `held` does not run.
+        """Return this change, but only with revocations of work in `held`, which the member runs.
 
-        If a member joins again without a change, the coordinator returns the assignment that the member already has.
+        The limit is needed because the coordinator repeats the member's last assignment if the member joins without a
+        change.
         """
         connectors, tasks = (set(held.connectors), set(held.tasks)) if held is not None else (set(), set())
         return replace(
@@ -121,7 +129,7 @@ class Assignment:
         )
 
     def added_to(self, held: Assignment | None) -> Assignment:
-        """Return everything that a member runs after this change if it ran `held` before."""
+        """Return everything that a member runs after this change, if it ran `held` before."""
         if held is None:
             return self
         connectors = {*held.connectors, *self.connectors} - {*self.revoked_connectors}
@@ -133,9 +141,9 @@ class Assignment:
 class WorkerMetadata:
     """The metadata that a member sends to the leader when it joins.
 
-    `config_offset` is the offset of the last data record of the config topic that it read, plus 1: not the position,
-    which transaction markers advance too. `assignment` is the work that it runs, None if nothing. `support` is its
-    `exactly.once.source.support`, empty if unknown.
+    `config_offset` is the offset of the last data record of the config topic that the member has read, plus 1. It is
+    not the position, which transaction markers advance as well. `assignment` is the work that the member runs, None if
+    nothing. `support` is its `exactly.once.source.support`, empty if unknown.
     """
 
     url: str
@@ -148,10 +156,10 @@ class WorkerMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """The leader's input for the assignments: the metadata of all members by member id.
+    """The leader's input for the assignments: the metadata of all members, by member id.
 
-    `held` is the work that this member ran until now, None if nothing. Its `leader` is the leader of the previous
-    generation.
+    `held` is the work that this member ran until now; None if it ran nothing. `held.leader` is the leader of the
+    previous generation.
     """
 
     leader: str

@@ -1,4 +1,4 @@
-"""Encodes the records of a writer into batches that their topic takes."""
+"""Encodes the records of a writer into batches that their topic accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.kafka.records.record_batch import OversizeRecordError, encode, sp
 
 
 class BatchEncoder:
-    """Encodes batches of one transaction, or of none."""
+    """Encodes batches of one transaction, or batches outside of transactions."""
 
     def __init__(self, config: ProducerConfig, transaction: Transaction, limits: TopicLimits) -> None:
         self._config = config
@@ -23,9 +23,9 @@ class BatchEncoder:
         self._limits = limits
 
     def bounded(self, topic: str, records: Records) -> Iterator[Records]:
-        """Cut records at the limit of a batch; `batch.size` does not limit a single record.
+        """Split records at the size limit of a batch. `batch.size` does not limit a single record.
 
-        Raises RecordTooLargeError for a record that no batch may have.
+        Raises RecordTooLargeError for a record that is too large for any batch.
         """
         if surely_fits(records, self._limits.batch_bytes(topic)):
             yield records
@@ -44,7 +44,7 @@ class BatchEncoder:
                 start += 1
 
     def encode(self, topic_partition: TopicPartition, records: Records, sequence: int) -> Batch:
-        """Return the batch of the records, the first of which has this sequence number."""
+        """Return the batch of the records. `sequence` is the sequence number of the first one."""
         now_ms = int(time.time() * 1000)
         parts = encode(
             records,
@@ -59,10 +59,10 @@ class BatchEncoder:
         return Batch(topic_partition, sequence, records, parts, sum(len(part) for part in parts), now_ms)
 
     def halves(self, batch: Batch) -> list[Batch]:
-        """Return two batches in place of one that the broker found too large.
+        """Split a batch that the broker refused as too large into two batches.
 
-        Raises RecordTooLargeError for a batch of a single record, and TransactionAbortableError for one that the broker may
-        already have.
+        Raises RecordTooLargeError for a batch with a single record, and TransactionAbortableError for a batch that the
+        broker may already have.
         """
         topic_partition, count = batch.topic_partition, len(batch.records)
         topic = topic_partition[0]
@@ -70,7 +70,7 @@ class BatchEncoder:
         if count == 1:
             raise self._limits.too_large(topic, batch.size)
         if batch.maybe_written:
-            # The broker may already have the whole batch, and would not recognize its halves.
+            # The broker may already have the whole batch. It would not recognize the halves as duplicates.
             raise TransactionAbortableError(
                 f"A batch for topic {topic} became too large while it was sent again: it is sent in smaller batches in "
                 "a new transaction"

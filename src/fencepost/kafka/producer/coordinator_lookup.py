@@ -1,4 +1,4 @@
-"""Looks up the transaction coordinators of transactional ids: FindCoordinator (https://kafka.apache.org/protocol)."""
+"""Finds the transaction coordinators of transactional ids: FindCoordinator (https://kafka.apache.org/protocol)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from fencepost.kafka.transport.error_codes import Code
 from fencepost.kafka.transport.interruption import Interruption
 
 _BATCH: Final = 500
-# The version from which several keys are looked up at once.
+# From this version on, several keys can be looked up at once.
 _BATCHED: Final = 4
 
 
 def ask_for_coordinators(
     cluster: Cluster, ids: Sequence[str], deadline: Deadline, interruption: Interruption | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Ask once for the coordinator of each id, in batches; yield the answers' rows by id. Raises as `Cluster.call`."""
+    """Ask once for the coordinator of each id, in batches; yield the answers' rows by id.
+
+    Raises the errors of `Cluster.call`.
+    """
     for start in range(0, len(ids), _BATCH):
         left = list(ids[start : start + _BATCH])
         while left:
@@ -32,9 +35,10 @@ def ask_for_coordinators(
 
 
 def find_coordinator(cluster: Cluster, transactional_id: str, deadline: Deadline) -> tuple[int, Address]:
-    """Return the error code of a permanent error, and the address of the coordinator.
+    """Return the error code, which is NONE or a permanent error, and the address of the coordinator.
 
-    On a new cluster this request also makes the brokers create their transaction log. Raises as `Cluster.settle`.
+    On a new cluster this request also makes the brokers create their transaction log. Raises the errors of
+    `Cluster.settle`.
     """
     answer = cluster.settle(
         _request([transactional_id]),

@@ -13,7 +13,8 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 from fencepost.kafka.producer.transaction import BEING_COMPLETED, ProducerIdentity
 from fencepost.kafka.transport.error_codes import Code
 
-# The last versions for transaction version 1; later ones mean transaction version 2, or are for brokers only.
+# The last versions of these requests under transaction version 1. Later versions mean transaction version 2, or are
+# only for brokers.
 ADD_PARTITIONS_V1: Final = 3
 END_TXN_V1: Final = 4
 END_TXN_V2: Final = 5
@@ -21,16 +22,16 @@ PRODUCE_V2: Final = 12
 INIT_PRODUCER_ID: Final = 5
 """The last version without two-phase commit (KIP-939)."""
 RAISES_EPOCH: Final = 3
-"""The first version in which a producer says which epoch it has (KIP-360)."""
+"""The first version in which a producer sends its current epoch (KIP-360)."""
 
 TRANSACTION_REQUESTS: Final = {InitProducerIdRequest: RAISES_EPOCH, AddPartitionsToTxnRequest: 0, EndTxnRequest: 0}
-"""The requests that a cluster must know for exactly once, and in which version at least."""
+"""The requests that a cluster must support for exactly-once delivery, each with the lowest version."""
 
 
 def init_producer_id_request(
     transactional_id: str | None, current: ProducerIdentity, *, timeout_ms: int
 ) -> InitProducerIdRequest:
-    """Return the request for a producer id, of a transactional id or (None) for writes outside of transactions."""
+    """Return the request for a producer id. `transactional_id` is None for writes outside of transactions."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -42,7 +43,7 @@ def init_producer_id_request(
 def add_partitions_request(
     transactional_id: str, identity: ProducerIdentity, partitions: Mapping[str, Sequence[int]]
 ) -> AddPartitionsToTxnRequest:
-    """Return the request to make partitions, by topic, part of the open transaction (transaction version 1)."""
+    """Return the request that adds partitions, given by topic, to the open transaction (transaction version 1)."""
     topic_class = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -63,12 +64,12 @@ def end_request(transactional_id: str, identity: ProducerIdentity, *, committed:
 
 
 def top_level(answer: Any) -> int:
-    """Return the error code of a whole answer."""
+    """Return the error code at the top level of an answer."""
     return int(answer.error_code)
 
 
 def concurrent_while_completing(answer: Any) -> int:
-    """Return the error code of a described transaction, CONCURRENT_TRANSACTIONS while it is being completed."""
+    """Return the error code of a described transaction; CONCURRENT_TRANSACTIONS while it is being completed."""
     (state,) = answer.transaction_states
     return int(Code.CONCURRENT_TRANSACTIONS if state.transaction_state in BEING_COMPLETED else state.error_code)
 
@@ -81,7 +82,7 @@ def shown_state(row: Any) -> str:
 
 
 def worst_of_partitions(answer: Any) -> int:
-    """Return the error code that decides about the whole request: all partitions are added or none is."""
+    """Return the error code that applies to the whole request, because either all partitions are added or none."""
     codes = {
         result.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

@@ -1,8 +1,8 @@
 """Provides a producer id for writes outside of transactions: each record is written at least once, in order.
 
-The brokers drop a writer's duplicates (KIP-98), wherever it runs, as long as all writers take turns under one producer
-id. After a failure some writer may still be sending: then a new producer id is used, and records that are written again
-may be duplicated.
+The brokers drop duplicates (KIP-98), wherever the writers run, as long as all writers take turns under one producer id.
+After a failure some writer may still be sending. Then a new producer id is used, and records that are written again may
+be duplicates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class IdempotentProducer:
     """Writes without transactions. Only `abandon` is thread-safe."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        """Sends nothing: the producer id is requested when the first writer needs it."""
+        """Sends no request: the producer id is requested when the first writer needs it."""
         self._config = config
         self._cluster = Cluster.of(config.client)
         self._identity: ProducerIdentity | None = None
@@ -42,7 +42,7 @@ class IdempotentProducer:
 
     @property
     def config(self) -> ProducerConfig:
-        """The client settings, which writers on executors also need."""
+        """The client settings, which writers on executors need as well."""
         return self._config
 
     @property
@@ -50,7 +50,7 @@ class IdempotentProducer:
         """Return the producer id, epoch and sequences for writers, without a transaction.
 
         Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, and
-        IllegalStateError once it was abandoned.
+        IllegalStateError after `abandon`.
         """
         if self._abandoned:
             raise IllegalStateError("The task's producer was abandoned: it can write no more")
@@ -60,35 +60,38 @@ class IdempotentProducer:
             transactional_id=None,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
-            # Partitions need not be added to anything.
+            # With V2 a writer sends no AddPartitionsToTxn, which would fail without a transaction.
             version=TransactionVersion.V2,
             sequences=dict(self._sequences),
         )
 
     @contextmanager
     def lent(self) -> Iterator[Transaction]:
-        """Lend the producer id to writers in other processes. Raises as `transaction`."""
+        """Lend the producer id to writers in other processes. Raises the errors of `transaction`."""
         yield self.transaction
 
     def writer(self) -> RecordWriter:
-        """Return a writer for this process. Raises as `transaction`."""
+        """Return a writer for this process. Raises the errors of `transaction`."""
         return RecordWriter(self._config, self.transaction)
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Record what writers wrote, so that later writers continue from there."""
+        """Note the batches that writers have written, so that later writers continue with the next sequence numbers."""
         for ack in acks:
             self._sequences[ack.topic, ack.partition] = sequence_after(ack.base_sequence, ack.count)
 
     def renew(self) -> None:
-        """Use another producer id for the next writer, because one failed and its writes are unknown."""
+        """Use another producer id for the next writer.
+
+        The last writer failed, and it is unknown which of its batches the brokers have.
+        """
         self._identity = None
 
     def close(self) -> None:
-        """Close the connections. Must be called once, when nothing is written any more."""
+        """Close the connections. Must be called once, when no writer is active any more."""
         POOL.leave(self._config.client)
 
     def abandon(self) -> None:
-        """Create no further writers. Thread-safe; a writer that is in use may continue."""
+        """Refuse to create more writers. Thread-safe. A writer that is in use may continue."""
         self._abandoned = True
 
     def _init_producer_id(self) -> ProducerIdentity:
@@ -102,7 +105,7 @@ class IdempotentProducer:
             what="The request for a producer id",
         )
         if answer.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
-            # Since Kafka 2.8 the right to WRITE to any topic will do (KIP-679).
+            # Since Kafka 2.8 the right to WRITE to any topic is sufficient (KIP-679).
             raise AuthorizationError("the cluster (or WRITE on a topic)", "IDEMPOTENT_WRITE")
         if answer.error_code != Code.NONE:
             raise refused("InitProducerId", answer.error_code)

@@ -1,13 +1,15 @@
-"""The queue of one partition's records: decides which batch may be sent when, and processes answers. No I/O.
+"""The queue of one partition's records. It decides when a batch may be sent, and processes answers. No I/O.
 
-A batch is QUEUED until it is sent, IN_FLIGHT until it is answered, then ACKED or QUEUED again with the same sequence
-number, which the broker uses to recognize it. Two rules keep a partition's records in order and its transaction whole:
+A batch is QUEUED until it is sent, and IN_FLIGHT until it is answered. Then it is ACKED, or QUEUED again with the same
+sequence number, by which the broker recognizes it. Two rules keep a partition's records in order and its transaction
+complete:
 
-- A transaction's first batch of a partition is sent alone. Under transaction version 2 it adds the partition to the
-  transaction, which may need retries. Under both, a broker without state for a producer accepts any sequence number: a
-  batch that overtook a lost first one would be accepted in its place. The writer keeps it small.
-- After a failure nothing is sent until everything in flight is answered; then all unacknowledged batches are sent again,
-  in order.
+- A transaction's first batch in a partition is sent alone. Under transaction version 2, it adds the partition to the
+  transaction, which may need retries. Under both versions, a broker without state for a producer accepts any sequence
+  number: if the first batch were lost, a batch after it would be accepted in its place. The writer keeps the first
+  batch small, because all others wait for its answer.
+- After a failure, nothing is sent until all batches in flight are answered. Then all unacknowledged batches are sent
+  again, in order.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ from fencepost.kafka.records.columns import Records
 from fencepost.kafka.transport.connection import Buffer
 
 _SEQUENCES: Final = 2**31
-"""Sequence numbers are non-negative int32 values; after the last comes 0 (KIP-98)."""
+"""Sequence numbers are non-negative int32 values. After the highest number comes 0 (KIP-98)."""
 
 _FIRST_JOINING_PAUSE_MS: Final = 2
-"""Joining waits for other partitions that join, or for the last transaction's markers: a few milliseconds."""
+"""The pause before the first batch of a partition in a transaction is sent again.
+
+The first batch adds the partition to the transaction. The broker refuses this batch for a few milliseconds while other
+partitions are added, or while the last transaction's markers are written.
+"""
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """Return the sequence number `count` records after another."""
+    """Return the sequence number `count` records after `sequence`."""
     return (sequence + count) % _SEQUENCES
 
 
@@ -41,7 +47,7 @@ def sequence_after(sequence: int, count: int) -> int:
 class Ack:
     """An acknowledged batch. `size` is its encoded size in bytes.
 
-    `base_offset` is the first record's offset, -1 if the broker did not return it; `timestamp` is in milliseconds.
+    `base_offset` is the first record's offset; -1 if the broker did not return it. `timestamp` is in milliseconds.
     """
 
     topic: str
@@ -63,7 +69,7 @@ class BatchState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One record batch. `maybe_written`: it was sent and the answer did not arrive."""
+    """One record batch. `maybe_written` means that it was sent, but no answer arrived."""
 
     topic_partition: TopicPartition
     base_sequence: int
@@ -77,7 +83,7 @@ class Batch:
 
     @property
     def ack(self) -> Ack:
-        """The acknowledgement for the writer's user."""
+        """The acknowledgement that the writer returns."""
         topic, partition = self.topic_partition
         return Ack(topic, partition, self.base_sequence, len(self.records), self.base_offset, self.size, self.timestamp)
 
@@ -100,14 +106,17 @@ class PartitionQueue:
     batches: deque[Batch] = field(default_factory=deque)
     last_problem: str = "none"
     failing_since: float | None = None
-    """When the oldest batch failed first, on the monotonic clock; None if it did not."""
+    """When the oldest batch failed first, on the monotonic clock; None if it has not failed."""
     _settling: bool = False
     _retry_at: float | None = None
     _deadline: Deadline | None = None
 
     @classmethod
     def starting(cls, topic_partition: TopicPartition, sequence: int | None, most_ms: float) -> PartitionQueue:
-        """Return the queue of a partition with its next `sequence`, None if it is not in the transaction yet."""
+        """Return the queue of a partition.
+
+        `sequence` is the partition's next sequence number, None if the partition is not in the transaction yet.
+        """
         backoff = Backoff(_FIRST_JOINING_PAUSE_MS, most_ms)
         known = sequence is not None
         return cls(topic_partition, sequence or 0, joined=known, backoff=backoff, added=known)
@@ -120,7 +129,7 @@ class PartitionQueue:
         self.gathered_bytes += size
 
     def take_gathered(self) -> Records:
-        """Return all buffered records, at least one."""
+        """Empty the buffer, and return its records. There must be at least one."""
         records = Records.concat(self.gathered)
         self.gathered, self.gathered_bytes = [], 0
         return records
@@ -132,7 +141,7 @@ class PartitionQueue:
 
     @property
     def is_new(self) -> bool:
-        """Whether the next batch is the transaction's first of this partition."""
+        """Whether the next batch is the partition's first one in the transaction."""
         return not self.joined and not self.batches
 
     # -- sending ------------------------------------------------------------------------------------------------
@@ -144,7 +153,7 @@ class PartitionQueue:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a sent batch is not answered yet."""
+        """Whether a batch was sent, but is not answered yet."""
         return any(batch.maybe_written or batch.state is BatchState.IN_FLIGHT for batch in self.batches)
 
     def sendable(self, now: float) -> Batch | None:
@@ -156,11 +165,11 @@ class PartitionQueue:
 
     @property
     def retry_at(self) -> float | None:
-        """The moment on the monotonic clock before which nothing is sent, None if there was no failure."""
+        """The moment, on the monotonic clock, before which nothing is sent; None if there was no failure."""
         return self._retry_at
 
     def sent(self, batch: Batch, delivery_timeout_ms: int) -> None:
-        """Record that a batch was sent."""
+        """Mark a batch as in flight."""
         batch.state = BatchState.IN_FLIGHT
         if self._deadline is None:
             self._deadline = Deadline.after(delivery_timeout_ms)
@@ -168,7 +177,10 @@ class PartitionQueue:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def acknowledge(self, batch: Batch) -> list[Ack]:
-        """Record that the brokers have a batch; return the acknowledgements that are now complete, in order."""
+        """Mark a batch as acknowledged.
+
+        Return the acknowledgements of the oldest batches, up to the first unacknowledged one.
+        """
         batch.state = BatchState.ACKED
         self.joined = True
         acks = []
@@ -181,7 +193,7 @@ class PartitionQueue:
         return acks
 
     def expects_gap(self, batch: Batch) -> bool:
-        """Whether the broker may legitimately lack records before this batch, because an earlier one failed."""
+        """Whether the broker may legitimately lack records before this batch, because an earlier batch failed."""
         return self._settling or batch is not self.batches[0]
 
     def fail(self, batch: Batch, problem: str, *, maybe_written: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Computes the partition of keys as every Kafka client does, for whole columns of keys.
+"""Computes the partition of keys, as every Kafka client does, for whole columns of keys.
 
 Kafka's clients hash the key's bytes with MurmurHash2 (32 bits, seed 0x9747b28c), drop the sign bit and take the
 remainder (https://kafka.apache.org/documentation/#producerconfigs_partitioner.class). MurmurHash2 is Austin Appleby's,
@@ -22,11 +22,11 @@ _MIX = np.uint32(24)
 _POSITIVE = 0x7FFFFFFF
 _BLOCK = 4
 _FEW = 8
-"""Below this number of keys, a numpy call for each block does not pay off."""
+"""For fewer keys than this, a numpy call for each block would be slower."""
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.int32]:
-    """Kafka's hash of each key: bytes or text of any Arrow type. A null has the hash of the empty key."""
+    """Return Kafka's hash of each key: bytes or text of any Arrow type. A null has the hash of the empty key."""
     column = normalize_binary(keys, "key")
     offsets = byte_offsets(column).astype(np.int64)
     data = np.frombuffer(column.buffers()[2] or b"", np.uint8)
@@ -42,14 +42,14 @@ def murmur2(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def partition_for_keys(keys: pa.Array, partitions: int) -> NDArray[np.int32]:
-    """The partition of each key in a topic with the given number of partitions. A null may get any partition."""
+    """Return the partition of each key in a topic with this number of partitions. A null may get any partition."""
     return (murmur2(keys) & np.int32(_POSITIVE)) % np.int32(partitions)
 
 
 def records_by_partition(records: Sequence[OutgoingRecord], partitions: int) -> dict[int, Records]:
-    """The records for each partition of a topic with the given number of partitions, in order.
+    """Return the records for each partition of a topic with this number of partitions, in order.
 
-    A record that names a partition beyond these gets the partition of its key's hash.
+    If a record names a partition that does not exist, the hash of its key determines the partition.
     """
     every = Records.of(records)
     if partitions == 1 and records:
@@ -66,12 +66,12 @@ def records_by_partition(records: Sequence[OutgoingRecord], partitions: int) -> 
 def _mix_blocks(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], hashes: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
-    """All whole blocks of all keys."""
+    """Mix all complete blocks of all keys into the hashes."""
     blocks = lengths // _BLOCK
     most = int(blocks.max(initial=0))
     if not most:
         return hashes
-    # Every position of the data as the start of a block: keys begin anywhere.
+    # A view in which a block can begin at any position of the data, because keys begin anywhere.
     window = np.ndarray(len(data) - _BLOCK + 1, "<u4", data, strides=(1,))
     if len(blocks) > _FEW and int(blocks.min()) == most:
         for block in range(most):
@@ -79,7 +79,7 @@ def _mix_blocks(
         return hashes
     order = np.argsort(-blocks, kind="stable")
     starts, blocks, sorted_hashes = starts[order], blocks[order], hashes[order]
-    # The number of keys with more than 0, 1, 2 ... blocks: with the longest keys first, these are the first ones.
+    # The number of keys with more than 0, 1, 2 ... blocks. Keys are sorted by length, the longest first.
     alive = len(blocks) - np.cumsum(np.bincount(blocks))[:-1]
     for block, count in enumerate(alive.tolist()):
         if count <= _FEW:
@@ -97,7 +97,7 @@ def _mix_long_keys(
     done: int,
     hashes: NDArray[np.uint32],
 ) -> None:
-    """The rest of the blocks of the few keys that have many, key by key."""
+    """Mix the remaining blocks of the few long keys into their hashes, key by key."""
     multiplier = int(_MULTIPLIER)
     for row, (start, count) in enumerate(zip(starts.tolist(), blocks.tolist(), strict=True)):
         value = int(hashes[row])
@@ -120,7 +120,7 @@ def _scrambled(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
 def _mix_tail(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], hashes: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
-    """The one to three bytes after the last whole block."""
+    """Mix the one to three bytes after the last complete block of each key into the hashes."""
     for byte in (2, 1, 0):
         rows = np.flatnonzero(lengths > byte)
         hashes[rows] ^= data[starts[rows] + byte].astype(np.uint32) << np.uint32(8 * byte)

@@ -20,7 +20,7 @@ _NO_KEY: Final = "If the topic is compacted, give each record a key, or write to
 
 
 class Verdict(Enum):
-    """How to handle a batch."""
+    """What to do with a batch after an answer."""
 
     WRITTEN = auto()
     LEADER_MOVED = auto()
@@ -37,10 +37,11 @@ _RECORDS_WENT_MISSING = frozenset(
 
 
 def judge(code: int) -> Verdict:
-    """Return how to handle an error code in a partition's answer.
+    """Return what to do with a partition's batch after an error code in the answer.
 
     DUPLICATE_SEQUENCE_NUMBER means that the broker already has the batch. OPERATION_NOT_ATTEMPTED means that the
-    coordinator refused another partition of the request, whose answer names the cause: this partition is sent again.
+    coordinator refused another partition of the request. The result of that partition has the cause, and this
+    partition's batch is sent again.
     """
     if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
         return Verdict.WRITTEN
@@ -81,7 +82,7 @@ def _refusal(transactional_id: str | None, topic_partition: TopicPartition, resu
         return AuthorizationError(f"transactional id {transactional_id}", "WRITE")
     if result.code == Code.INVALID_TIMESTAMP:
         return InvalidTimestampError(topic, result.message)
-    told = result.message
+    message = result.message
     if result.code == Code.INVALID_RECORD:
-        told = f"{(told or 'it does not tell why').rstrip('.')}. {_NO_KEY}"
-    return refused(f"records for {topic}-{partition}", result.code, told)
+        message = f"{(message or 'it does not tell why').rstrip('.')}. {_NO_KEY}"
+    return refused(f"records for {topic}-{partition}", result.code, message)

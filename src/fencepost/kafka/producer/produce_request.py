@@ -1,7 +1,7 @@
 """Encodes Produce requests without copying their record batches, and decodes the answers.
 
-The layout is "Produce API" at https://kafka.apache.org/protocol#The_Messages_Produce: version 9 made it flexible
-(KIP-482), version 12 means transaction version 2, version 13 replaces topic names by ids.
+The layout is "Produce API" at https://kafka.apache.org/protocol#The_Messages_Produce. From version 9 on, the encoding
+is flexible (KIP-482). Version 12 means transaction version 2, and version 13 replaces topic names by ids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ FIRST_FLEXIBLE_VERSION: Final = 9
 _ALL_REPLICAS: Final = -1
 
 HIGHEST_VERSION: Final = {TransactionVersion.V1: 11, TransactionVersion.V2: 12}
-"""With version 12 and later the first batch of a partition adds it to the transaction."""
+"""The highest version to use.
+
+From version 12 on, the first batch of a partition adds the partition to the transaction.
+"""
 
 
 class EncodedBatch(Protocol):
@@ -28,15 +31,15 @@ class EncodedBatch(Protocol):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its topic and partition."""
+        """The topic and the partition of the batch."""
 
     @property
     def parts(self) -> Sequence[Buffer]:
-        """Its bytes."""
+        """The bytes of the batch, in parts."""
 
     @property
     def size(self) -> int:
-        """The number of its bytes."""
+        """The number of bytes of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,16 @@ class PartitionResult:
 def encode_produce(
     transactional_id: str | None, batches: Iterable[EncodedBatch], *, version: int, timeout_ms: int
 ) -> list[Buffer]:
-    """Return the body of a request, as parts to be sent one after the other. At most one batch per partition."""
+    """Return the body of a request, as parts that are sent one after the other.
+
+    There is at most one batch per partition.
+    """
     by_topic: dict[str, list[EncodedBatch]] = defaultdict(list)
     for batch in batches:
         by_topic[batch.topic_partition[0]].append(batch)
     layout = _Flexible() if version >= FIRST_FLEXIBLE_VERSION else _Plain()
     parts: list[Buffer] = []
-    # `head` collects small fields up to the next record batch, which is not copied.
+    # `head` collects small fields up to the next record batch. Record batches are not copied.
     head = (
         layout.nullable(transactional_id) + struct.pack(">hi", _ALL_REPLICAS, timeout_ms) + layout.count(len(by_topic))
     )
@@ -81,13 +87,13 @@ def produce_results(answer: Any) -> Iterator[tuple[TopicPartition, PartitionResu
         for row in topic.partition_responses:
             message = getattr(row, "error_message", None)
             details = [entry.batch_index_error_message for entry in getattr(row, "record_errors", None) or ()]
-            told = "; ".join(text for text in (message, *details) if text) or None
-            result = PartitionResult(row.error_code, row.base_offset, row.log_append_time_ms, told)
+            error_message = "; ".join(text for text in (message, *details) if text) or None
+            result = PartitionResult(row.error_code, row.base_offset, row.log_append_time_ms, error_message)
             yield (topic.name, row.index), result
 
 
 class _Plain:
-    """Lengths of fixed width, no tagged fields."""
+    """The encoding with lengths of fixed width and without tagged fields."""
 
     end: Final = b""
 
@@ -108,7 +114,10 @@ class _Plain:
 
 
 class _Flexible:
-    """Lengths as unsigned varints of one more (0 is null), and an empty set of tagged fields after each structure."""
+    """The flexible encoding: a length is an unsigned varint, plus 1 (0 is null).
+
+    Each structure has an empty set of tagged fields.
+    """
 
     end: Final = b"\0"
 

@@ -24,35 +24,38 @@ class RecordProducer(Protocol):
 
     @property
     def transaction(self) -> Transaction:
-        """The transaction's data for a writer of this process."""
+        """Return the transaction's data for a writer of this process."""
 
     def lent(self) -> AbstractContextManager[Transaction]:
-        """Lend it to writers in other processes, for a block that ends without an exception only when all are done."""
+        """Lend the transaction to writers in other processes.
+
+        The block may end without an exception only when all these writers are done.
+        """
 
     def writer(self) -> RecordWriter:
         """Return a writer for this process."""
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Record what writers wrote."""
+        """Note the batches that writers have written."""
 
 
 def learn_topics(producer: RecordProducer, topics: Iterable[str]) -> None:
-    """Learn the partitions of topics that writers will ask for, together. Raises BrokerUnavailableError.
+    """Request the partitions of all topics that writers will need together. Raises BrokerUnavailableError.
 
-    Brokers with automatic topic creation create missing ones.
+    Brokers with automatic topic creation create missing topics.
     """
     config = producer.config
     Cluster.of(config.client).learn_topics(topics, Deadline.after(config.max_block_ms))
 
 
 def refresh_topics(producer: RecordProducer, topics: Iterable[str]) -> None:
-    """Ask the brokers for the partitions of topics again. Raises as `RecordWriter.refresh_topics`."""
+    """Request the partitions of topics again. Raises the errors of `RecordWriter.refresh_topics`."""
     config = producer.config
     Cluster.of(config.client).refresh_topics(topics, Deadline.after(config.max_block_ms))
 
 
 PartitionRecords = Callable[[int], Iterable[tuple[int, Records]]]
-"""Gets the number of a topic's partitions, and returns the records for each partition."""
+"""Receives the number of a topic's partitions, and returns the records for each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +66,19 @@ class RecordsAlong:
     by_partition: PartitionRecords
 
     def write(self, writer: RecordWriter) -> None:
-        """Give them to a writer, which sends them with all that it has. Raises as `write_and_acknowledge`."""
+        """Pass the records to a writer, which sends them together with its other records.
+
+        Raises the errors of `write_and_acknowledge`.
+        """
         for partition, records in self.by_partition(writer.kept_partitions(self.topic)):
             writer.write(self.topic, partition, records)
 
 
 def write_and_acknowledge(producer: RecordProducer, topic: str, by_partition: PartitionRecords) -> list[Ack]:
-    """Write to a topic that the worker creates itself, and return when the brokers have all of it.
+    """Write to a topic that the worker creates itself, and return when the brokers have all records.
 
-    Raises TopicNotFoundError for a topic that was deleted, which no broker may create again with its default settings,
-    and the errors of `by_partition` and a RecordWriter.
+    Raises TopicNotFoundError for a topic that was deleted, because no broker may create it again with its default
+    settings. Also raises the errors of `by_partition` and of a RecordWriter.
     """
     with closing(producer.writer()) as writer:
         RecordsAlong(topic, by_partition).write(writer)

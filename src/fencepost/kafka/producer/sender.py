@@ -2,19 +2,19 @@
 
 A writer belongs to one thread. It has one connection to each broker that leads a partition it writes to, with at most
 `max.in.flight.requests.per.connection` requests in flight on each. It buffers each partition's records up to
-`batch.size`, encodes them, and keeps every batch until the brokers acknowledge it. How a partition's batches are
-ordered and sent again is in partition_queue.py, how they are encoded in batch_encoder.py; this module does the I/O.
+`batch.size`, encodes them, and keeps every batch until the brokers acknowledge it. partition_queue.py decides in which
+order a partition's batches are sent, and sent again. batch_encoder.py encodes them. This module does the I/O.
 
-Every batch ends acknowledged, or the writer raises: InvalidProducerEpochError when the transaction is over,
+If a batch cannot be acknowledged, the writer raises: InvalidProducerEpochError when the transaction is over,
 DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError if the broker lost records,
-RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the transaction must be aborted; without one,
-the next writer must have another producer id.
+RecordTooLargeError, AuthorizationError, TopicNotFoundError. After an error the transaction must be aborted; outside of
+transactions, the next writer must have another producer id.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from kafka.protocol.producer import ProduceRequest
 
@@ -55,8 +55,12 @@ __all__ = ["Ack", "RecordWriter"]
 class RecordWriter:
     """Writes into one open transaction. Not thread-safe."""
 
-    def __init__(self, config: ProducerConfig, transaction: Transaction) -> None:
+    def __init__(
+        self, config: ProducerConfig, transaction: Transaction, before_sending: Callable[[], None] = lambda: None
+    ) -> None:
+        """`before_sending` is called before each Produce request. It may wait until brokers accept it, or raise."""
         self._config = config
+        self._before_sending = before_sending
         self._transaction = transaction
         self._cluster = Cluster.of(config.client)
         self._limits = TopicLimits(config, self._cluster)
@@ -65,7 +69,7 @@ class RecordWriter:
         self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
-        # Topics whose leaders are unknown: they are asked for together.
+        # Topics whose leaders have moved. Their metadata is requested together.
         self._moved: set[str] = set()
         self._acks: list[Ack] = []
         self._cancelled = False
@@ -81,36 +85,36 @@ class RecordWriter:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the brokers may still receive a request from it that they have not answered."""
+        """Whether brokers may still receive an unanswered request of this writer."""
         return not self._closed or self._adding or any(queue.in_doubt for queue in self._queues.values())
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. Brokers with automatic topic creation create it.
+        """Return the number of partitions of a topic. Brokers with automatic topic creation create a missing topic.
 
         Raises TopicNotFoundError or AuthorizationError.
         """
         return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
 
     def kept_partitions(self, topic: str) -> int:
-        """Return the same for a topic that the worker creates itself with its own settings: no broker creates it.
+        """Return the number of partitions of a topic that only the worker itself creates: no broker creates it.
 
-        Raises as `partitions`.
+        Raises the errors of `partitions`.
         """
         return self._cluster.kept_partitions(topic, Deadline.after(self._config.max_block_ms))
 
     def grown_partitions(self, topic: str, partition: int) -> int:
-        """Return the brokers' current number of partitions, for an unknown `partition`.
+        """Return the brokers' current number of partitions of a topic that does not seem to have `partition`.
 
-        Raises as `partitions`.
+        Raises the errors of `partitions`.
         """
         return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
 
     def prefetch_topics(self, topics: Collection[str]) -> None:
-        """Request all unknown metadata of topics that are about to be written. Raises as `refresh_topics`."""
+        """Request all unknown metadata of topics that will be written next. Raises the errors of `refresh_topics`."""
         self._cluster.prefetch_topics(topics, Deadline.after(self._config.max_block_ms))
 
     def refresh_topics(self, topics: Iterable[str]) -> None:
-        """Ask the brokers for the partitions of topics again. Raises BrokerUnavailableError and AuthenticationError."""
+        """Request the partitions of topics again. Raises BrokerUnavailableError and AuthenticationError."""
         self._cluster.refresh_topics(topics, Deadline.after(self._config.max_block_ms))
 
     def known_partitions(self) -> dict[str, int]:
@@ -135,12 +139,12 @@ class RecordWriter:
     def flush(self) -> list[Ack]:
         """Send all buffered records and wait until they are acknowledged.
 
-        Return the acknowledgements since the last flush, in order per partition.
+        Returns the acknowledgements since the last flush, in order within each partition.
         """
         for queue in self._queues.values():
             if queue.gathered:
                 self._cut(queue)
-        # Each partition's last batch is not sent yet: those with the same leader share a request.
+        # The last batch of each partition is not sent yet, so that batches for the same leader share a request.
         while any(queue.batches for queue in self._queues.values()):
             self._progress()
         self._flushed = True
@@ -150,7 +154,7 @@ class RecordWriter:
     def cancel(self) -> None:
         """Cancel from another thread; a blocked write raises.
 
-        If the writing thread is just connecting, it waits for at most `request.timeout.ms`.
+        A writing thread that is connecting at this moment raises after `request.timeout.ms` at the latest.
         """
         self._cancelled = True
         for connection in list(self._connections.values()):
@@ -159,7 +163,7 @@ class RecordWriter:
             self._coordinator.cancel()
 
     def close(self) -> None:
-        """Return the connections to the pool, unless a request is in flight on them."""
+        """Return the connections to the pool. Connections with a request in flight are closed."""
         self._closed = True
         for connection in self._connections.values():
             POOL.give_back(self._config.client, connection)
@@ -172,7 +176,7 @@ class RecordWriter:
     def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(topic_partition)
         if queue is None:
-            # Also makes the broker create the topic; adding it to the transaction would not.
+            # The metadata request also makes brokers create a missing topic. AddPartitionsToTxn would not.
             self._cluster.partitions(topic_partition[0], Deadline.after(self._config.max_block_ms))
             if self._transaction.transactional_id is not None:
                 self._limits.check_diskless(topic_partition[0])
@@ -182,9 +186,9 @@ class RecordWriter:
         return queue
 
     def _cut(self, queue: PartitionQueue, *, follows: bool = False) -> None:
-        """Encode batches of the buffered records and send all but the last.
+        """Encode batches of the buffered records, and send all but the last.
 
-        If more `follows`, the rest of a full batch waits for it.
+        If more records follow (`follows`), records that do not fill a batch stay in the buffer.
         """
         topic, size = queue.topic_partition[0], queue.gathered_bytes
         limit = self._limits.batch_bytes(topic)
@@ -197,7 +201,8 @@ class RecordWriter:
             records, size = records.slice(0, whole), size - kept
         for start, length in even_cuts(len(records), size, limit, first=queue.is_new):
             for piece in self._encoder.bounded(topic, records.slice(start, length)):
-                # At most one batch waits, so that a large call needs no more memory than a small one.
+                # The previous batch is sent before the next one is encoded, so that many records need no more memory
+                # than few.
                 self._send_queued_of(queue)
                 queue.append(self._encoder.encode(queue.topic_partition, piece, queue.next_sequence))
 
@@ -212,7 +217,7 @@ class RecordWriter:
             self._progress()
 
     def _progress(self) -> None:
-        """Send what may be sent, or else wait for an answer or the time of a retry."""
+        """Send the batches that may be sent. If there are none, wait until an answer arrives or a retry is due."""
         if self._cancelled:
             raise IllegalStateError(f"The writer of {self._transaction.transactional_id} was cancelled")
         if self._send_queued():
@@ -230,11 +235,12 @@ class RecordWriter:
             if batch is None:
                 continue
             queue.check_time(self._config.delivery_timeout_ms)
-            self._warning.look_at(queue, now)
+            self._warning.check(queue, now)
             connection = self._leader_connection(queue, batch)
             if connection is not None and connection.in_flight < self._config.max_in_flight:
                 by_leader.setdefault(connection.address, []).append(batch)
         for address, batches in by_leader.items():
+            self._before_sending()
             self._send(self._connections[address], batches)
         return bool(by_leader)
 
@@ -274,7 +280,7 @@ class RecordWriter:
         return connection
 
     def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        """Send at least one request; batches of several partitions share one up to `max.request.size`."""
+        """Send one request or more. Batches of several partitions share a request, up to `max.request.size`."""
         room = self._config.max_request_size
         fitting: list[Batch] = []
         for batch in batches:
@@ -299,7 +305,7 @@ class RecordWriter:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def _answered(self, waiting: Sequence[Connection]) -> list[Connection]:
-        """Wait for an answer, an answer's time-out, or the time of a retry."""
+        """Wait until an answer arrives, an answer is overdue, or a retry is due."""
         retries = (queue.retry_at for queue in self._queues.values() if queue.batches)
         return wait_for_answers(waiting, [moment for moment in retries if moment is not None])
 
@@ -338,14 +344,14 @@ class RecordWriter:
     def _fatal(self, batch: Batch, result: PartitionResult) -> KafkaError:
         error = fatal_error(self._transaction.transactional_id, batch.topic_partition, result)
         if isinstance(error, BrokerRefusedError):
-            # The topic may be another one by now.
+            # The topic may have been deleted and created again.
             self._limits.forget(batch.topic_partition[0])
             if self._transaction.transactional_id is not None:
                 self._limits.check_diskless(batch.topic_partition[0])
         return error
 
     def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
-        """Queue again the batches in flight on a lost connection; it is unknown whether the broker has them."""
+        """Queue the batches in flight on a lost connection again. It is unknown whether the broker has them."""
         del self._connections[connection.address]
         for batches in connection.tags_in_flight:
             for batch in batches:

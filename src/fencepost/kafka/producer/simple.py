@@ -1,8 +1,8 @@
 """Writes records outside of transactions: in order, and at least once.
 
-For the few records that any worker may write at any time, such as statuses. One request is in flight at a time, so that
-nothing is reordered; after a retriable failure, the same batch is sent again. There is no thread and no producer id, so
-only the right to WRITE on the topic is needed.
+This producer is for the few records that any worker may write at any time, such as statuses. One request is in flight
+at a time, so that nothing is reordered. After a retriable failure, the same batch is sent again. The producer has
+neither a thread nor a producer id, so it needs only the right to WRITE on the topic.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class PlainProducer(Closing):
         self._writing = threading.Lock()
 
     def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
-        """Write records, each to its given partition, or else by its key's hash.
+        """Write records. The partition is the record's own, or else follows from the hash of its key.
 
         Returns the offset after the last record of each partition.
 
-        Waits for all in-sync replicas, at most `delivery.timeout.ms`; after a failure, some of the records may have
+        Waits for all in-sync replicas, at most `delivery.timeout.ms`. After a failure, some of the records may have
         been written. Raises BrokerUnavailableError, TopicNotFoundError, AuthorizationError, RecordTooLargeError,
-        InvalidTimestampError, BrokerRefusedError, and IllegalStateError once it is closed.
+        InvalidTimestampError, BrokerRefusedError, and IllegalStateError after it was closed.
         """
         deadline = Deadline.after(self._config.delivery_timeout_ms)
         with self._writing:
@@ -64,7 +64,7 @@ class PlainProducer(Closing):
             return self._client.run(self._write, topic, records, deadline, doing=f"writing to topic {topic}")
 
     def close(self) -> None:
-        """Close the connections; a write on another thread ends with an IllegalStateError."""
+        """Close the connections. A write on another thread ends with an IllegalStateError."""
         self._client.close()
 
     def _write(self, topic: str, records: list[OutgoingRecord], deadline: Deadline) -> dict[int, int]:
@@ -76,7 +76,7 @@ class PlainProducer(Closing):
             try:
                 leaders = known.find(deadline)
                 if not ends:
-                    # A topic that was created again may have another number of partitions.
+                    # A topic that was deleted and created again may have another number of partitions.
                     waiting = self._batches(topic, records, len(leaders))
                 while waiting:
                     self._send_first(topic, waiting, leaders, ends, deadline)
@@ -103,7 +103,10 @@ class PlainProducer(Closing):
         ends: dict[int, int],
         deadline: Deadline,
     ) -> None:
-        """Send each partition's first batch, and remove the written ones. Raises one of TRANSIENT if some is not."""
+        """Send the first batch of each partition, and remove the written batches.
+
+        Raises one of TRANSIENT if a batch is not written.
+        """
         by_leader: dict[int, list[int]] = defaultdict(list)
         for partition in waiting:
             by_leader[leaders[partition]].append(partition)
@@ -163,12 +166,12 @@ class PlainProducer(Closing):
         self._client.sleep(min(backoff.next_s() * 1000, remaining_ms(deadline, float("inf"))))
 
 
-def _failure(topic: str, code: int, told: str | None) -> KafkaError:
+def _failure(topic: str, code: int, message: str | None) -> KafkaError:
     if is_retriable(code):
-        return PassingError(code, told)
+        return PassingError(code, message)
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         return AuthorizationError(f"topic {topic}", "WRITE")
     if code == Code.INVALID_TIMESTAMP:
-        return InvalidTimestampError(topic, told)
-    advice = f"raise max.message.bytes of topic {topic}" if code in _TOO_LARGE else told
+        return InvalidTimestampError(topic, message)
+    advice = f"raise max.message.bytes of topic {topic}" if code in _TOO_LARGE else message
     return refused(f"records for topic {topic}", code, advice)

@@ -1,4 +1,4 @@
-"""The limits of topics for the batches that a producer sends to them."""
+"""The limits that topics have for the batches that a producer sends to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.kafka.transport.topic_settings import TopicSettings
 
 
 class TopicLimits:
-    """Asks the cluster for the settings of topics that limit batches, for `max.block.ms` at most."""
+    """Requests from the cluster the topic settings that limit batches. A request takes `max.block.ms` at most."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
         self._config = config
@@ -24,11 +24,14 @@ class TopicLimits:
         return limit if allowed is None else min(limit, allowed)
 
     def check_record(self, topic: str, size: int) -> None:
-        """Raise RecordTooLargeError for a record that no batch may have. `batch.size` does not limit a single record."""
+        """Raise RecordTooLargeError for a record that is too large for any batch.
+
+        `batch.size` does not limit a single record.
+        """
         limit = self._config.max_request_size
         if size > limit:
             raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
-        # The compressed size is known after encoding; without a known limit the broker checks the size.
+        # The compressed size is known only after encoding. If the limit is unknown, the broker checks the size.
         if self._config.compression is Compression.NONE and self._exceeds(topic, size):
             # The limit may have been raised since it was requested.
             self._cluster.forget_settings(topic)
@@ -36,16 +39,16 @@ class TopicLimits:
                 raise self.too_large(topic, size)
 
     def check_diskless(self, topic: str) -> None:
-        """Raise DisklessTopicError for a topic that takes no transactions."""
+        """Raise DisklessTopicError for a topic that does not accept transactions."""
         if self._settings(topic).diskless:
             raise DisklessTopicError(topic)
 
     def forget(self, topic: str) -> None:
-        """Forget the settings: they changed, or the topic is another one by now."""
+        """Forget the settings: they were changed, or the topic was deleted and created again."""
         self._cluster.forget_settings(topic)
 
     def too_large(self, topic: str, size: int) -> RecordTooLargeError:
-        """Return the error for a record that the topic's limit excludes."""
+        """Return the error for a record that exceeds the topic's limit."""
         return RecordTooLargeError(topic, size, self._message_bytes(topic), f"max.message.bytes of topic {topic}")
 
     def _exceeds(self, topic: str, size: int) -> bool:

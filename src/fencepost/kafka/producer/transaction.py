@@ -13,6 +13,8 @@
                                               FENCED <── (from any state but UNINITIALIZED)
 
     READY, FAILED and UNINITIALIZED may be initialized (again); FENCED and CLOSED are final. Any state may be closed.
+    A failed initialization, or a refused epoch that is not a fencing, leads from any other state to FAILED.
+    COMMITTING returns to IN_TRANSACTION if the transaction must be aborted instead.
 
 Transaction versions: https://cwiki.apache.org/confluence/display/KAFKA/KIP-890.
 """
@@ -34,9 +36,9 @@ NO_PRODUCER_EPOCH: Final = -1
 class TransactionVersion(IntEnum):
     """The cluster's `transaction.version`.
 
-    V1: partitions are added to the transaction by a separate request, and a transaction is protected from late writers
-    of an earlier one by bumping the epoch (InitProducerId) before it begins. V2 (KIP-890): the first batch of a
-    partition adds it, and every EndTxn bumps the epoch.
+    V1: partitions are added to the transaction by a separate request. Before a transaction begins, the producer's epoch
+    is bumped (InitProducerId), which protects the transaction from late writers of earlier ones. V2 (KIP-890): the
+    first batch of a partition adds the partition, and every EndTxn bumps the epoch.
     """
 
     V1 = 1
@@ -53,7 +55,7 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
-    """The coordinator's state of a transactional id (DescribeTransactions, KIP-664)."""
+    """The state of a transactional id, according to its coordinator (DescribeTransactions, KIP-664)."""
 
     identity: ProducerIdentity
     state: str
@@ -61,11 +63,11 @@ class CoordinatorView:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The data of an open transaction that every writer needs. It can be pickled.
+    """The data of an open transaction for its writers. It can be pickled.
 
-    Without a `transactional_id` there is no transaction: the batches belong to an idempotent producer, and are always
-    kept. `sequences` holds the next sequence number of each partition that was written in this transaction; a partition
-    that is not in it starts at 0.
+    Without a `transactional_id` there is no transaction: the batches belong to an idempotent producer, and nothing
+    aborts them. `sequences` has the next sequence number of each partition that was written in this transaction. Other
+    partitions start at 0.
     """
 
     transactional_id: str | None
@@ -76,22 +78,23 @@ class Transaction:
 
     @property
     def identity(self) -> ProducerIdentity:
-        """The producer id and epoch that its batches carry."""
+        """The producer id and epoch that batches of this transaction carry."""
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
 BEING_COMPLETED: Final = frozenset({"PrepareCommit", "PrepareAbort"})
-"""The coordinator's states in which a transaction has ended but its markers are not written yet."""
+"""The states of a transaction whose outcome is decided, but whose markers are not all written yet."""
 
 _ABORTED_BY_COORDINATOR: Final = frozenset({"PrepareAbort", "CompleteAbort"})
 
 
 def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms: float, timeout_ms: int) -> bool:
-    """Return whether a transaction with a refused epoch expired; if not, a newer producer fenced its producer.
+    """Return whether a transaction with a refused epoch has expired. If not, a newer producer fenced its producer.
 
-    Both raise the epoch. Expiry raises it by one and leaves the transaction aborted; a newer producer reaches another
-    epoch and state. Both look alike only for the milliseconds in which the newer producer fences: but then the
-    transaction is younger than its time-out. `view` is None if the coordinator cannot be asked.
+    Expiry and fencing both raise the epoch. Expiry raises it by one, and leaves the transaction aborted. A newer
+    producer reaches another epoch and state. Both look alike only for some milliseconds during the fencing. A
+    transaction that is younger than its time-out cannot have expired. `view` is None if the coordinator cannot be
+    asked.
     """
     if open_ms < timeout_ms:
         return False
@@ -100,14 +103,17 @@ def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms
 
 
 _LAST_EPOCH: Final = 32_766
-"""At this epoch (or before it, after another raise) a coordinator takes another producer id."""
+"""From this epoch on, a coordinator assigns another producer id instead of raising the epoch.
+
+A coordinator that raises the epoch by two at once does this one epoch earlier.
+"""
 
 
 def may_be_own_rise(ours: ProducerIdentity, view: CoordinatorView) -> bool:
-    """Return whether a coordinator may have raised our own epoch, although it answers that we are fenced.
+    """Return whether this producer only seems to be fenced: its own earlier request may have raised the epoch.
 
-    Its answer was lost, and with it the information to recognize the retry (KAFKA-20310). A newer producer looks the
-    same until it begins a transaction.
+    The coordinator raised the epoch, its answer was lost, and it does not recognize the retry (KAFKA-20310). A newer
+    producer looks the same until it begins a transaction.
     """
     raised = view.identity == ProducerIdentity(ours.producer_id, ours.epoch + 1)
     rotated = (

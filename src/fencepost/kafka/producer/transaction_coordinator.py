@@ -1,6 +1,6 @@
-"""Requests to the coordinator of one transactional id. The coordinator may move at any time.
+"""Requests to the coordinator of one transactional id. The coordinator may change at any time.
 
-InitProducerId and EndTxn: https://kafka.apache.org/protocol. AddPartitionsToTxn is for transaction version 1;
+InitProducerId and EndTxn: https://kafka.apache.org/protocol. AddPartitionsToTxn is for transaction version 1.
 DescribeTransactions is KIP-664.
 """
 
@@ -65,20 +65,29 @@ from fencepost.kafka.transport.error_codes import COORDINATOR_MOVED, EPOCH_IS_DE
 from fencepost.kafka.transport.interruption import Interruption
 
 _EXPLAINING_MS: Final = 1_000
-"""How long to ask for the state of a transaction that does not end."""
+"""How long to request the state of a transaction that does not end."""
 
 _OPENING_MS: Final = 1_000
-"""The minimum connect timeout: even close to its deadline, a connection that opens quickly must not be lost."""
+"""The minimum time-out for connecting.
 
-# A transaction that is being completed takes a millisecond or a few (its markers are being written).
+Even shortly before the deadline, a broker that accepts connections quickly gets this time.
+"""
+
+_PASSING_AT_END: Final = PASSING | {Code.UNKNOWN_SERVER_ERROR}
+"""Brokers answer EndTxn with UNKNOWN_SERVER_ERROR while another producer fences the transactional id (Kafka 4.1).
+
+The next answer is that the epoch is fenced. If brokers keep answering UNKNOWN_SERVER_ERROR, the outcome is unknown.
+"""
+
+# A coordinator needs a few milliseconds to write the markers that complete a transaction.
 _FIRST_PAUSE_MS: Final = 1
 
 
 class TransactionCoordinator:
     """Sends requests to the coordinator of one transactional id. Not thread-safe.
 
-    Every method retries retriable errors until the deadline, then raises BrokerUnavailableError. An outdated epoch
-    raises InvalidProducerEpochError, a missing right AuthorizationError.
+    Every method repeats its request after retriable errors until the deadline, and then raises BrokerUnavailableError.
+    An outdated epoch raises InvalidProducerEpochError, a missing right AuthorizationError.
     """
 
     def __init__(
@@ -89,7 +98,7 @@ class TransactionCoordinator:
         address: Address | None = None,
         interruption: Interruption | None = None,
     ) -> None:
-        """The coordinator is looked up first, unless its `address` is known."""
+        """The coordinator is looked up before the first request, unless its `address` is given."""
         self._cluster = cluster
         self._transactional_id = transactional_id
         self._address = address
@@ -97,15 +106,15 @@ class TransactionCoordinator:
         self._connection: Connection | None = None
         self._cancelled = False
         self._answer_lost = False
-        """Whether an attempt of the last call may have been carried out without an answer."""
+        """Whether the coordinator may have processed a request of the last call whose answer was lost."""
 
     @classmethod
     def of(cls, config: ClientConfig, transactional_id: str) -> Self:
-        """Return one for an id of the cluster of `config`."""
+        """Return a TransactionCoordinator for an id of the cluster of `config`."""
         return cls(Cluster.of(config), transactional_id)
 
     def cancel(self) -> None:
-        """Limit a running call in another thread, and each later one, to at most one more attempt.
+        """Limit the running call, and each later one, to one more attempt. Another thread calls this.
 
         A call that waits for an answer stops waiting.
         """
@@ -119,9 +128,9 @@ class TransactionCoordinator:
     ) -> tuple[ProducerIdentity, TransactionVersion]:
         """Take over the transactional id, fencing former owners and aborting their open transaction.
 
-        With a `current` identity its epoch is bumped instead, unless another producer owns the id by now (KIP-360).
-        Returns the identity to use and the coordinator's transaction version. Raises UnsupportedBrokerError if the
-        coordinator does not know the request `at_least` in that version, and LostEpochError if it may have raised the
+        With a `current` identity, its epoch is bumped instead, unless another producer owns the id now (KIP-360).
+        Returns the identity to use, and the coordinator's transaction version. Raises UnsupportedBrokerError if the
+        coordinator does not support version `at_least` of the request, and LostEpochError if it may have raised the
         epoch for a request whose answer was lost.
         """
         request = init_producer_id_request(self._transactional_id, current, timeout_ms=timeout_ms)
@@ -140,9 +149,9 @@ class TransactionCoordinator:
     def add_partitions(
         self, identity: ProducerIdentity, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> None:
-        """Make partitions part of the open transaction (transaction version 1).
+        """Add partitions to the open transaction (transaction version 1).
 
-        Raises TopicNotFoundError, AuthorizationError, and the error for a refusal of the coordinator.
+        Raises TopicNotFoundError, AuthorizationError, and the error for another refusal of the coordinator.
         """
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
@@ -152,8 +161,8 @@ class TransactionCoordinator:
         def code_of(answer: Any) -> int:
             code = worst_of_partitions(answer)
             if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-                # The coordinator may learn of a new topic later than other brokers; a deleted topic is unknown
-                # everywhere.
+                # The coordinator may learn of a new topic later than other brokers. A deleted topic is unknown to all
+                # brokers.
                 for topic in by_topic:
                     self._cluster.forget_topic(topic)
                     self._cluster.partitions(topic, deadline)
@@ -170,24 +179,31 @@ class TransactionCoordinator:
     def end_transaction(
         self, identity: ProducerIdentity, version: TransactionVersion, *, committed: bool, deadline: Deadline
     ) -> ProducerIdentity:
-        """Commit or abort; return the identity to use from now on, which version 2 bumps.
+        """Commit or abort. Return the identity to use from now on: version 2 bumps its epoch.
 
-        Sending it again after a lost answer is safe: if the transaction already ended in the same way, the answer is the
-        same.
+        If the answer is lost, the request can safely be sent again: a coordinator that has already ended the
+        transaction in the same way gives the same answer.
         """
         request = end_request(self._transactional_id, identity, committed=committed)
         at_most = END_TXN_V2 if version is TransactionVersion.V2 else END_TXN_V1
-        answer = self._call(request, deadline, at_most=at_most, code_of=top_level, sent=_reach_after_end_txn_sent)
+        answer = self._call(
+            request,
+            deadline,
+            at_most=at_most,
+            code_of=top_level,
+            passing=_PASSING_AT_END,
+            sent=_reach_after_end_txn_sent,
+        )
         self._raise_for(answer.error_code, "EndTxn")
         if version is TransactionVersion.V1:
             return identity
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     def check_epoch(self, identity: ProducerIdentity, deadline: Deadline) -> None:
-        """Raise InvalidProducerEpochError if the identity is not the transactional id's any more (version 1).
+        """Raise InvalidProducerEpochError if the identity no longer belongs to the transactional id (version 1).
 
-        It is an abort, which is refused for an outdated epoch in every state, ends a transaction that a stray writer may
-        have opened, and changes nothing else.
+        The check sends an abort: brokers refuse an outdated epoch in every state of the transaction. If a stray writer
+        has opened a transaction, the abort ends it. Otherwise the abort changes nothing.
         """
         request = end_request(self._transactional_id, identity, committed=False)
         code = top_level(self._call(request, deadline, at_most=END_TXN_V1, code_of=top_level))
@@ -195,29 +211,46 @@ class TransactionCoordinator:
             self._raise_for(code, "EndTxn")
 
     def retire(self, identity: ProducerIdentity, *, timeout_ms: int, deadline: Deadline) -> None:
-        """End an identity and its open transaction (version 1).
+        """Make an identity invalid, and abort its open transaction (version 1).
 
-        The transaction markers carry the next epoch, so that leaders refuse everything that is still sent under this one.
-        Raises InvalidProducerEpochError if the identity is not the transactional id's any more: then nothing is done.
+        The transaction markers carry the next epoch, so leaders refuse batches that are still sent with this one.
+        Raises InvalidProducerEpochError if the identity no longer belongs to the transactional id; then nothing is
+        done.
         """
-        # InitProducerId aborts an open transaction for any caller: a zombie must not abort its successor's.
+        # InitProducerId aborts an open transaction whoever sends it. So a zombie could abort its successor's
+        # transaction.
         with suppress(UnsupportedBrokerError):
             if self.describe(deadline).identity != identity:
                 raise InvalidProducerEpochError(self._transactional_id, Code.PRODUCER_FENCED.name)
-        # Once the transaction is aborted, the requested epoch is outdated.
+        # The abort raises the epoch, so a repeated request has an outdated epoch.
         with suppress(InvalidProducerEpochError):
             self.init_producer_id(identity, timeout_ms=timeout_ms, deadline=deadline)
 
     def describe(self, deadline: Deadline) -> CoordinatorView:
-        """Return the coordinator's state. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""
+        """Return the coordinator's state of the id.
+
+        Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0.
+        """
         return self._describe(deadline, lambda answer: int(answer.transaction_states[0].error_code))
 
+    def ask_completion(self) -> None:
+        """Send the request of `await_completion` early, so that its answer has probably arrived when it is needed.
+
+        Never raises: `await_completion` sends another request if this one fails.
+        """
+        connection = self._connection
+        if connection is None or connection.closed or connection.in_flight:
+            return
+        with suppress(BrokerUnavailableError, UnsupportedBrokerError):
+            connection.send(self._description_request())
+
     def await_completion(self, deadline: Deadline) -> None:
-        """Return once the markers of the last transaction are written, at once if none is being completed.
+        """Return when the markers of the last transaction are written; at once if no transaction is being completed.
 
         Raises TransactionalIdExpiredError.
         """
-        self._describe(deadline, concurrent_while_completing)
+        if not self._is_known_completed(deadline):
+            self._describe(deadline, concurrent_while_completing)
 
     def close(self) -> None:
         """Return the connection to the pool."""
@@ -228,14 +261,28 @@ class TransactionCoordinator:
     # ---------------------------------------------------------------------------------------------------------
 
     def _raise_if_forgotten(self, current: ProducerIdentity, deadline: Deadline) -> None:
-        # Without an answer the coordinator's refusal stands.
+        # If the state cannot be requested, the caller raises the coordinator's earlier refusal.
         with suppress(TransactionalIdExpiredError, AuthorizationError, BrokerUnavailableError, UnsupportedBrokerError):
             if may_be_own_rise(current, self.describe(deadline)):
                 raise LostEpochError(self._transactional_id)
 
+    def _description_request(self) -> DescribeTransactionsRequest:
+        return DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+
+    def _is_known_completed(self, deadline: Deadline) -> bool:
+        """Whether the answer to `ask_completion` says that the markers are written."""
+        connection = self._connection
+        if connection is None or not connection.in_flight:
+            return False
+        try:
+            answer = connection.receive(deadline)[1]
+        except BrokerUnavailableError:
+            self._leave()
+            return False
+        return concurrent_while_completing(answer) == Code.NONE
+
     def _describe(self, deadline: Deadline, code_of: Callable[[Any], int]) -> CoordinatorView:
-        request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-        answer = self._call(request, deadline, at_most=None, code_of=code_of)
+        answer = self._call(self._description_request(), deadline, at_most=None, code_of=code_of)
         (state,) = answer.transaction_states
         self._raise_for(state.error_code, "DescribeTransactions")
         return CoordinatorView(ProducerIdentity(state.producer_id, state.producer_epoch), state.transaction_state)
@@ -253,11 +300,12 @@ class TransactionCoordinator:
     ) -> Any:
         backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
         problem = ""
-        held_up, since = False, time.monotonic()
+        was_concurrent, since = False, time.monotonic()
         self._answer_lost = False
         while True:
             try:
                 connection = self._connect(deadline)
+                _drop_answers(connection, deadline)
                 connection.send(request, at_most=at_most, at_least=at_least)
                 sent()
                 answer = connection.receive(deadline)[1]
@@ -265,19 +313,19 @@ class TransactionCoordinator:
                 if code not in passing:
                     return answer
                 problem = code_name(code)
-                held_up = code == Code.CONCURRENT_TRANSACTIONS
+                was_concurrent = code == Code.CONCURRENT_TRANSACTIONS
                 if code in COORDINATOR_MOVED:
                     self._leave()
             except BrokerUnavailableError as error:
-                # The previous answer says more than the time-out of the next request.
+                # An earlier error code explains more than this time-out, so the message has both.
                 problem = f"{problem}; then: {error}" if problem and deadline.passed else str(error)
-                held_up = held_up and deadline.passed
+                was_concurrent = was_concurrent and deadline.passed
                 self._answer_lost = True
                 self._leave()
                 if isinstance(error, NoDescriptorError) and deadline.passed:
                     raise
             stopping = self._cancelled or self._interruption.requested
-            if deadline.passed and held_up and not stopping:
+            if deadline.passed and was_concurrent and not stopping:
                 raise self._stuck(type(request).__name__.removesuffix("Request"), since)
             if deadline.passed or stopping:
                 raise BrokerUnavailableError(
@@ -287,13 +335,17 @@ class TransactionCoordinator:
             backoff.sleep(deadline)
 
     def _stuck(self, request: str, since: float) -> ConcurrentTransactionsError:
-        """Return the error for a transaction that does not end, with the coordinator's state of it if that can be seen."""
+        """Return the error for a transaction that does not end.
+
+        The error contains the transaction's state at the coordinator, if the principal may see it.
+        """
         waited_ms = int((time.monotonic() - since) * 1000)
         state: str | None = None
         with suppress(KafkaError):
             connection = self._connect(Deadline.after(_EXPLAINING_MS))
-            asked = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-            (row,) = connection.call(asked, deadline=Deadline.after(_EXPLAINING_MS)).transaction_states
+            _drop_answers(connection, Deadline.after(_EXPLAINING_MS))
+            answer = connection.call(self._description_request(), deadline=Deadline.after(_EXPLAINING_MS))
+            (row,) = answer.transaction_states
             state = shown_state(row) if row.error_code == Code.NONE else None
         host, port = self._address or ("(unknown)", 0)
         return ConcurrentTransactionsError(
@@ -347,6 +399,12 @@ class TransactionCoordinator:
                 "again in a new one"
             )
         return refused(f"{request} of {self._transactional_id}", code)
+
+
+def _drop_answers(connection: Connection, deadline: Deadline) -> None:
+    """Receive and drop the answers to all requests in flight. Raises BrokerUnavailableError."""
+    while connection.in_flight:
+        connection.receive(deadline)
 
 
 def _reach_after_end_txn_sent() -> None:

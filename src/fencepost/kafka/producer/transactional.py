@@ -1,16 +1,18 @@
 """The owner of a transactional id: begins, commits and aborts the transactions that writers write into.
 
-Its states are in transaction.py. It writes nothing itself and holds no data; the worker has one for each task.
+transaction.py has the states of this producer. It writes nothing itself and holds no data. A worker has one for each
+task.
 
-Why a late writer of an earlier transaction is harmless: under transaction version 2 every EndTxn bumps the epoch, under
-version 1 `begin_transaction` does so by InitProducerId. Batches with an older epoch are refused
-(INVALID_PRODUCER_EPOCH).
+A late writer of an earlier transaction is harmless, because each transaction has a new epoch: under transaction version
+2 every EndTxn bumps the epoch, under version 1 `begin_transaction` bumps it by InitProducerId. Brokers refuse batches
+with an older epoch (INVALID_PRODUCER_EPOCH).
 
-Why a late writer of the same transaction is harmless: the producer tracks every writer that received the transaction. A
-writer of this process (`writer`) is done when it is closed with everything acknowledged, writers in other processes
-(`lent`) when their block ends without an exception. Unless all are done there is no commit, because leaders accept
-batches until the markers are written. And there is no EndTxn(abort) under version 1, because a leader that does not
-verify accepts them even after the marker: the abort is an InitProducerId, whose markers carry the next epoch.
+A late writer of the same transaction is harmless, because the producer tracks every writer that received the
+transaction. A writer of this process (`writer`) is done when it is closed and everything is acknowledged. Writers in
+other processes (`lent`) are done when their block ends without an exception. Unless all writers are done, there is no
+commit, because leaders accept batches until the markers are written. Under version 1 there is no EndTxn(abort) in this
+case either, because a leader that does not verify batches accepts them even after the marker. Instead, the producer
+aborts by InitProducerId, whose markers carry the next epoch.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ from fencepost.kafka.transport.pool import POOL
 _log: Final = logging.getLogger(__name__)
 
 _ASKING_MS: Final = 5_000
-"""How long to ask the coordinator why an epoch is refused, before the transaction's age decides."""
+"""How long to ask the coordinator why an epoch is refused. Without an answer, the transaction's age decides."""
 
 _CLOSING_MS: Final = 2_000
-"""How long `close` tries to abort an open transaction; otherwise the brokers do it after transaction.timeout.ms."""
+"""How long `close` tries to abort an open transaction. Otherwise the brokers abort it after transaction.timeout.ms."""
 
 
 class TransactionalProducer:
@@ -68,7 +70,7 @@ class TransactionalProducer:
         transactional_id: str,
         *,
         new_coordinator: Callable[[ClientConfig, str], TransactionCoordinator] = TransactionCoordinator.of,
-        new_writer: Callable[[ProducerConfig, Transaction], RecordWriter] = RecordWriter,
+        new_writer: Callable[[ProducerConfig, Transaction, Callable[[], None]], RecordWriter] = RecordWriter,
     ) -> None:
         """`new_coordinator` and `new_writer` create the coordinator client and the writers of a transaction."""
         self.state = TransactionState.UNINITIALIZED
@@ -89,24 +91,24 @@ class TransactionalProducer:
 
     @property
     def transactional_id(self) -> str:
-        """The owned id."""
+        """The transactional id that this producer owns."""
         return self._transactional_id
 
     @property
     def identity(self) -> ProducerIdentity:
-        """The last producer id and epoch, -1 before the first. Thread-safe."""
+        """The last producer id and epoch; -1 before the first. Thread-safe."""
         return self._identity
 
     @property
     def config(self) -> ProducerConfig:
-        """The client settings, which writers on executors also need."""
+        """The client settings, which writers on executors need as well."""
         return self._config
 
     def init_transactions(self) -> None:
         """Take over the transactional id: former owners are fenced, and their open transaction is aborted.
 
         Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, ConfigError, and
-        IllegalStateError once it was abandoned.
+        IllegalStateError after `abandon`.
         """
         self._require(TransactionState.UNINITIALIZED, TransactionState.READY, TransactionState.FAILED)
         self._require_wanted()
@@ -122,14 +124,19 @@ class TransactionalProducer:
         self._move_to(TransactionState.READY)
 
     def begin_transaction(self) -> Transaction:
-        """Begin a transaction and return its data for writers, once the last transaction's markers are written.
+        """Begin a transaction and return its data for writers.
 
-        Under transaction version 1 this bumps the epoch. Raises ProducerFencedError, TransactionalIdExpiredError or
-        LostEpochError (the producer is FAILED then), or BrokerUnavailableError after `max.block.ms`.
+        Under transaction version 1 this bumps the epoch, and raises ProducerFencedError, LostEpochError (then the
+        producer is FAILED), or BrokerUnavailableError after `max.block.ms`. Under version 2 no record is sent before
+        the last transaction's markers are written. This method asks the coordinator whether they are written. The first
+        writer waits for the answer, and may encode its records meanwhile.
         """
         self._require(TransactionState.READY)
-        if self._last_completes:
-            self._await_last_transaction()
+        if self._last_completes and self._version is TransactionVersion.V1:
+            self._bump_epoch()
+            self._last_completes = False
+        elif self._last_completes:
+            self._coordinator.ask_completion()
         self._forget_writes()
         self._began_at = time.monotonic()
         self._move_to(TransactionState.IN_TRANSACTION)
@@ -137,7 +144,10 @@ class TransactionalProducer:
 
     @property
     def transaction(self) -> Transaction:
-        """The open transaction, with the sequences after `acknowledge`. Writers in other processes get it by `lent`."""
+        """The open transaction, with the next sequence numbers after all acknowledged batches.
+
+        Writers in other processes get it through `lent`.
+        """
         self._require(TransactionState.IN_TRANSACTION)
         return Transaction(
             transactional_id=self._transactional_id,
@@ -149,8 +159,8 @@ class TransactionalProducer:
 
     def writer(self) -> RecordWriter:
         """Return a writer into the open transaction, for this process. Close it before the commit."""
-        writer = self._new_writer(self._config, self.transaction)
-        # A transaction may be written by any number of writers, one after the other.
+        writer = self._new_writer(self._config, self.transaction, self._await_last_transaction)
+        # Any number of writers may write a transaction, one after the other.
         self._writers = [earlier for earlier in self._writers if not earlier.finished]
         self._writers.append(writer)
         return writer
@@ -159,17 +169,19 @@ class TransactionalProducer:
     def lent(self) -> Iterator[Transaction]:
         """Lend the open transaction to writers in other processes.
 
-        End the block without an exception once each of them has answered and has stopped sending. After an exception
-        they may be alive: the transaction can only be aborted.
+        End the block without an exception only when each writer has answered and has stopped sending. After an
+        exception the writers may still be alive, so the transaction can only be aborted. Like a writer, this waits for
+        the markers of the last transaction.
         """
         transaction = self.transaction
+        self._await_last_transaction()
         self._loans += 1
         yield transaction
-        # Not in a `finally`: after an exception it stays lent until the transaction ends.
+        # This is not in a `finally` block: after an exception, the transaction stays lent until it ends.
         self._loans -= 1
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Record what writers wrote, so that later writers of this transaction continue from there."""
+        """Note the written batches, so that later writers of this transaction continue their sequence numbers."""
         self._require(TransactionState.IN_TRANSACTION)
         for ack in acks:
             self._sequences[ack.topic, ack.partition] = sequence_after(ack.base_sequence, ack.count)
@@ -178,8 +190,8 @@ class TransactionalProducer:
         """Commit all acknowledged records.
 
         Raises ProducerFencedError, TransactionExpiredError (everything is aborted), TransactionAbortableError (also if
-        not every writer is done), or UnknownOutcomeError when no coordinator answers within `max.block.ms`;
-        IllegalStateError once it was abandoned.
+        not every writer is done), or UnknownOutcomeError when no coordinator answers within `max.block.ms`, and
+        IllegalStateError after `abandon`.
         """
         self._require(TransactionState.IN_TRANSACTION)
         self._require_wanted()
@@ -187,21 +199,26 @@ class TransactionalProducer:
         self._move_to(TransactionState.COMMITTING)
         if self._sequences:
             self._end(committed=True)
-        # A transaction without records does not exist for the coordinator: nothing has to be ended.
+        # A transaction without records is unknown to the coordinator, so no EndTxn is needed.
         self._move_to(TransactionState.READY)
 
     def abort_transaction(self) -> None:
-        """Abort everything that was written; brokers refuse running writers from now on.
+        """Abort everything that was written. From now on, brokers refuse writers that are still running.
 
-        Under transaction version 1 with a writer that may still be sending, the producer is FAILED after that: it must
-        be initialized again. Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after
+        If a writer may still be sending under transaction version 1, the producer is FAILED afterwards, and must be
+        initialized again. Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after
         `max.block.ms`. The records are not visible in any of these cases either.
         """
         if self.state in (TransactionState.FENCED, TransactionState.FAILED):
-            # The transaction is aborted already, or will be when the transactional id is initialized again.
+            # The transaction is already aborted, or will be when the transactional id is initialized again.
             return
         self._require(TransactionState.IN_TRANSACTION)
         self._move_to(TransactionState.ABORTING)
+        if self._last_completes:
+            # The last transaction was not awaited, so this transaction sent nothing, and the coordinator does not know
+            # it.
+            self._move_to(TransactionState.READY)
+            return
         if self._needs_retirement:
             self._retire()
             self._move_to(TransactionState.FAILED)
@@ -210,9 +227,9 @@ class TransactionalProducer:
         self._move_to(TransactionState.READY)
 
     def resolve(self, error: FencepostError) -> FencepostError:
-        """Return the reason for a writer's error if brokers refuse the epoch. Other errors are returned unchanged.
+        """Return the reason for a writer's error if brokers refused its epoch. Other errors are returned unchanged.
 
-        A fenced producer becomes FENCED, any other with a refused epoch becomes FAILED.
+        If a newer producer fenced this one, this producer becomes FENCED; after any other refusal, FAILED.
         """
         if not isinstance(error, InvalidProducerEpochError):
             return error
@@ -224,10 +241,12 @@ class TransactionalProducer:
     def abandon(self) -> None:
         """Abort the open transaction from another thread, because the thread that uses this producer hangs.
 
-        Brokers refuse that thread's later requests. A newer owner of the transactional id is not affected. Never
-        raises, and stops trying if no coordinator answers quickly. A wait of the hanging thread for brokers ends.
+        Brokers refuse later requests of that thread. A newer owner of the transactional id is not affected. This never
+        raises, and stops trying if no coordinator answers quickly. If the hanging thread waits for brokers, its wait
+        ends.
         """
-        # Before the abort: a thread that adds a partition after it finds the mark when it commits.
+        # The flag is set before the abort: a thread that adds a partition after the abort notices the flag when it
+        # commits.
         self._abandoned = True
         self._coordinator.cancel()
         for writer in list(self._writers):
@@ -243,7 +262,7 @@ class TransactionalProducer:
         """Abort an open transaction, quickly, and close all connections. Never raises."""
         if self.state is TransactionState.CLOSED:
             return
-        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING):
+        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING) and not self._last_completes:
             self._abort_quickly(self._coordinator, self._identity, retire=self._needs_retirement)
         self._coordinator.close()
         self._move_to(TransactionState.CLOSED)
@@ -255,7 +274,7 @@ class TransactionalProducer:
         try:
             return self._init_producer_id(ProducerIdentity())
         except InvalidProducerEpochError:
-            # A take-over has no epoch that could be outdated: if a coordinator says so, it has lost its state from the
+            # The request has no epoch that could be outdated. A coordinator that refuses it has lost its state of the
             # last attempt (KAFKA-20310).
             return self._init_producer_id(ProducerIdentity())
 
@@ -272,7 +291,7 @@ class TransactionalProducer:
 
     @property
     def _needs_retirement(self) -> bool:
-        """Whether the epoch must end with the abort, because brokers may still receive unanswered requests."""
+        """Whether the abort must also invalidate the epoch, because brokers may still receive unanswered requests."""
         in_doubt = self._loans > 0 or any(writer.in_doubt for writer in self._writers)
         return in_doubt and self._version is TransactionVersion.V1
 
@@ -298,30 +317,34 @@ class TransactionalProducer:
                 coordinator.end_transaction(identity, self._version, committed=False, deadline=deadline)
 
     def _await_last_transaction(self) -> None:
-        if self._version is TransactionVersion.V1:
-            self._bump_epoch()
-        else:
-            # A broker that gets a batch before the markers are written retries after
-            # add.partitions.to.txn.retry.backoff.ms (20), many times the time that the markers take.
-            try:
-                self._coordinator.await_completion(Deadline.after(self._config.max_block_ms))
-            except TransactionalIdExpiredError:
-                self._move_to(TransactionState.FAILED)
-                raise
+        """Before the first request of this transaction, wait for the last transaction's markers (version 2).
+
+        Raises TransactionalIdExpiredError (then the producer is FAILED), and BrokerUnavailableError after
+        `max.block.ms`.
+        """
+        if not self._last_completes:
+            return
+        # A broker that gets a batch before the markers are written retries after add.partitions.to.txn.retry.backoff.ms
+        # (20). Waiting for the markers takes much less time.
+        try:
+            self._coordinator.await_completion(Deadline.after(self._config.max_block_ms))
+        except TransactionalIdExpiredError:
+            self._move_to(TransactionState.FAILED)
+            raise
         self._last_completes = False
 
     def _bump_epoch(self) -> None:
-        # InitProducerId checks the epoch only if no transaction is open: a zombie's would abort its successor's
-        # transaction. So the epoch is checked first.
+        # InitProducerId checks the epoch only if no transaction is open: sent by a zombie, it would abort its
+        # successor's transaction. So the epoch is checked first.
         try:
             self._coordinator.check_epoch(self._identity, Deadline.after(self._config.max_block_ms))
             self._identity, self._version = self._init_producer_id(self._identity)
         except InvalidProducerEpochError as error:
-            # No transaction is open that could have expired.
+            # No transaction is open, so none can have expired.
             self._began_at = None
             raise self.resolve(error) from error
         except LostEpochError:
-            # Only a take-over is safe, and reading the committed offsets after it: the id may have another owner.
+            # The id may have another owner. So the task must take over the id, and then read the committed offsets.
             self._move_to(TransactionState.FAILED)
             raise
 
@@ -334,7 +357,8 @@ class TransactionalProducer:
         except InvalidProducerEpochError as error:
             if committed or error.code_name != Code.INVALID_TXN_STATE.name:
                 raise self.resolve(error) from error
-            # There is nothing to abort: no partition was added to the transaction. Only version 1 reports that.
+            # The coordinator answers an abort with INVALID_TXN_STATE if no partition was added to the transaction (only
+            # version 1).
         except TransactionAbortableError:
             self._move_to(TransactionState.IN_TRANSACTION if committed else TransactionState.FAILED)
             raise

@@ -1,4 +1,4 @@
-"""Where records are cut into batches, by estimated sizes. Only numbers: `split_by_bytes` has the exact sizes."""
+"""Decides where records are cut into batches, by estimated sizes. It only uses numbers; `split_by_bytes` is exact."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from typing import Final
 
 _FILL: Final = 15 / 16
-"""The share of a batch that is filled if record sizes are estimated: some are longer than others."""
+"""The share of a batch to fill if sizes are estimated. Records may be longer than the average."""
 
 _JOINING_BATCH_BYTES: Final = 32_768
 """The size of a partition's first batch in a transaction, if many records follow."""
 
 
 def rest_of_batch(count: int, size: int, limit: int) -> int:
-    """Return how many of `count` records, of an estimated `size`, remain after a full batch; 0 for half a batch or more.
+    """Return how many of `count` records remain after one full batch; 0 if the remaining records fill half a batch.
 
-    The rest of several batches is divided among them instead: to join it to later records would copy all of these.
+    `size` is the number of bytes of all records together. The result is also 0 if there are several full batches: these
+    share the remaining records. The caller joins remaining records to later ones, which copies the later ones.
     """
     full = int(count * _FILL * limit / size)
     rest = count % full if full < count < 2 * full else 0
@@ -24,9 +25,10 @@ def rest_of_batch(count: int, size: int, limit: int) -> int:
 
 
 def even_cuts(count: int, size: int, limit: int, *, first: bool) -> Iterator[tuple[int, int]]:
-    """Yield the starts and lengths of batches of about equal size.
+    """Yield the starts and lengths of batches of approximately equal size.
 
-    The `first` batch of a partition in a transaction is small: nothing else is sent until it is answered.
+    `size` is the number of bytes of all `count` records together. The `first` batch of a partition in a transaction is
+    small, because no other batch is sent until that batch is answered.
     """
     start = 0
     if first and size > limit / 2 > _JOINING_BATCH_BYTES:

@@ -17,10 +17,10 @@ from fencepost.api.errors import DataError
 from fencepost.api.map_keys import maps_as_lists
 
 Row = tuple[bytes, bytes | None]
-"""Key and value of a record; the value None is a tombstone."""
+"""The key and the value of a record. If the value is None, the record is a tombstone."""
 
 RecordHeaders = tuple[tuple[str, bytes], ...]
-"""Name and value of each header of a record."""
+"""The name and the value of each header of a record."""
 
 
 class OutgoingRecord(NamedTuple):
@@ -38,7 +38,7 @@ HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa
 _BINARY = pa.binary()
 _MAX_OFFSET = 2**31 - 1
 _BINARY_LIKE = (pa.types.is_binary, pa.types.is_string, pa.types.is_fixed_size_binary, pa.types.is_null)
-# Views have no common offsets, so the size of their bytes may exceed 32 bits.
+# Types whose data may exceed 2 GiB, which 32-bit offsets cannot address. A view array may have several buffers.
 _LARGE = (pa.types.is_large_binary, pa.types.is_large_string, pa.types.is_binary_view, pa.types.is_string_view)
 _LISTS = (
     pa.types.is_list,
@@ -51,11 +51,11 @@ _LISTS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """Columns of equal length; one row is one Kafka record.
+    """Columns of equal length. Each row is one Kafka record.
 
-    `value` and `key` are binary or large_binary, their nulls Kafka's nulls; no key column means no keys. `timestamp` is
-    int64 in milliseconds since the epoch; where it is missing or null, a record gets the time of encoding. `headers`
-    has the type HEADERS; a null list means none. `normalize` converts columns of other types.
+    `value` and `key` are binary or large_binary, and their nulls are Kafka's nulls. Without a key column, records have
+    no keys. `timestamp` is int64 in milliseconds since the epoch. A record without a timestamp gets the time of
+    encoding. `headers` has the type HEADERS; a null list means none. `normalize` converts columns of other types.
     """
 
     value: pa.Array
@@ -72,11 +72,11 @@ class Records:
         return self.value, self.key, self.timestamp, self.headers
 
     def slice(self, offset: int, length: int) -> Records:
-        """`length` records from `offset` on, without a copy."""
+        """Return `length` records from `offset` on, without a copy."""
         return Records(*(None if column is None else column.slice(offset, length) for column in self.columns))
 
     def take(self, indices: Any) -> Records:
-        """The records at `indices` (an integer array of Arrow or numpy), in their order."""
+        """Return the records at `indices` (an integer array of Arrow or numpy), in the order of the indices."""
         if isinstance(indices, np.ndarray):
             rows = np.ascontiguousarray(indices, np.int64)
             indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
@@ -84,14 +84,14 @@ class Records:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Records:
-        """The records of keys and values, less than 2 GiB of either."""
-        # Built from buffers: the first list that Arrow converts makes it import pandas, which takes a third of a
-        # second.
+        """Return records with these keys and values, less than 2 GiB of either."""
+        # The columns are built from buffers: to convert its first Python list, Arrow would import pandas, which takes a
+        # third of a second.
         return cls(value=_binary([value for _, value in rows]), key=_binary([key for key, _ in rows]))
 
     @classmethod
     def of(cls, records: Sequence[OutgoingRecord]) -> Records:
-        """The records with their keys, values and headers, less than 2 GiB of either."""
+        """Return the records as columns: their keys, values and headers, less than 2 GiB of each."""
         plain = cls.of_rows([(record.key, record.value) for record in records])
         if not any(record.headers for record in records):
             return plain
@@ -99,7 +99,7 @@ class Records:
 
     @classmethod
     def concat(cls, parts: Sequence[Records]) -> Records:
-        """All records of `parts`, in order; `parts` is not empty."""
+        """Return all records of `parts`, in order. There must be at least one part."""
         if len(parts) == 1:
             return parts[0]
         lengths = [len(part) for part in parts]
@@ -125,19 +125,19 @@ def _binary(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> pa.A
 
 
 def _ends(lengths: Iterable[int]) -> pa.Buffer:
-    """Arrow's offsets of values of these lengths."""
+    """Return Arrow's offsets for values of these lengths."""
     return pa.py_buffer(array("i", accumulate(lengths, initial=0)))
 
 
 def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: Any = None) -> Records:
     """Return records from Arrow columns (arrays or chunked arrays) of other systems.
 
-    `value` and `key` may be binary, string, fixed-size, large, view, dictionary or null columns; `timestamp` any
-    integer (milliseconds) or timestamp column, rounded down to milliseconds; `headers` any kind of list of structs,
-    or a map, whose first two fields are the name and the value.
+    `value` and `key` may be binary, string, fixed-size, large, view, dictionary or null columns. `timestamp` may be any
+    integer column (milliseconds), or any timestamp column, which is rounded down to milliseconds. `headers` may be any
+    kind of list of structs, or a map: the first two fields are the name and the value.
 
-    Raises DataError for a column of another type, columns of different lengths, and headers without a name or with one
-    that is not UTF-8.
+    Raises DataError for a column of another type, for columns of different lengths, and for headers whose name is
+    missing or not UTF-8.
     """
     records = Records(
         normalize_binary(value, "value"),
@@ -152,7 +152,10 @@ def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: An
 
 
 def normalize_binary(column: Any, name: str) -> pa.Array:
-    """A column of bytes or text as binary or large_binary. `name` is the column's, for the DataError that it raises."""
+    """Return a column of bytes or text as binary or large_binary.
+
+    `name` is the column's name in the DataError for a column of another type.
+    """
     if isinstance(column, pa.ChunkedArray):
         return _one_array([normalize_binary(chunk, name) for chunk in column.chunks], pa.binary())
     if pa.types.is_dictionary(column.type):
@@ -163,12 +166,12 @@ def normalize_binary(column: Any, name: str) -> pa.Array:
 
 
 def concat_binary(columns: Sequence[Any], name: str) -> pa.Array:
-    """The rows of several columns that `normalize_binary` accepts, as one column; empty without columns."""
+    """Join columns that `normalize_binary` accepts to one column. The result is empty if there are no columns."""
     return _one_array([normalize_binary(column, name) for column in columns], pa.binary())
 
 
 def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
-    """Where each row of a column of bytes or text, large or not, begins in its data, and where the last one ends."""
+    """Return the offsets of a column of bytes or text: the start of each row, and the end of the last one."""
     is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     kind = np.dtype(np.int64) if is_large else np.dtype(np.int32)
     offsets: NDArray[np.signedinteger[Any]] = np.frombuffer(column.buffers()[1], kind)
@@ -176,11 +179,14 @@ def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
 
 
 def normalize_timestamp(column: Any) -> pa.Array:
-    """A column of integers (milliseconds) or timestamps as milliseconds, rounded down. Raises DataError for another type."""
+    """Return a column of integers (milliseconds) or timestamps as milliseconds, rounded down.
+
+    Raises DataError for a column of another type.
+    """
     if isinstance(column, pa.ChunkedArray):
         return _one_array([normalize_timestamp(chunk) for chunk in column.chunks], pa.int64())
     if pa.types.is_timestamp(column.type):
-        # Without its zone a timestamp keeps its instant, and rounding needs no zone database.
+        # Without its zone, a timestamp stays the same instant, and rounding needs no time zone database.
         instants = column.cast(pa.timestamp(column.type.unit))
         return pc.floor_temporal(instants, unit="millisecond").cast(pa.timestamp("ms")).cast(pa.int64())
     if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
@@ -210,9 +216,9 @@ def _normalize_headers(column: Any) -> pa.Array:
 
 
 def check_header_names(headers: pa.Array) -> None:
-    """Raise DataError if a header has no name, or one that is not UTF-8.
+    """Raise DataError if the name of a header is missing, or not UTF-8.
 
-    Brokers would take such bytes, and clients fail at the record.
+    Brokers would accept such names, but clients would fail to read the record.
     """
     entries = headers.flatten()
     if entries.null_count or entries.field(0).null_count:

@@ -26,7 +26,7 @@ _KAFKA_ZSTD_LEVEL = 3
 
 
 class Compression(StrEnum):
-    """A `compression.type`."""
+    """The values of `compression.type`."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -36,7 +36,7 @@ class Compression(StrEnum):
 
     @property
     def code(self) -> int:
-        """The codec's number in the attributes of a record batch."""
+        """The number of the codec in the attributes of a record batch."""
         return list(Compression).index(self)
 
     @property
@@ -53,12 +53,12 @@ _LEVELS = {
 
 
 def compress(data: memoryview, compression: Compression, level: int | None = None) -> memoryview:
-    """`data` in a codec's form. `level` must be one of the codec's `levels`; None is the level that Kafka prefers."""
+    """Compress `data`. `level` must be one of the codec's `levels`; None means the level that Kafka prefers."""
     return memoryview(_CODECS[compression](data, level))
 
 
 def _gzip(data: memoryview, level: int | None) -> bytes:
-    # zlib takes a third of the CPU that cramjam's gzip takes for the same level.
+    # For the same level, zlib takes a third of the CPU time of cramjam's gzip.
     return zlib.compress(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level, wbits=_GZIP_FORMAT)
 
 

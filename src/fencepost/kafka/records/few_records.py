@@ -1,7 +1,8 @@
-"""The bytes of few records, record by record.
+"""Encodes a small number of records, one record at a time.
 
-Columns (layout.py) take as many calls for one record as for a million, a quarter of a millisecond. A small batch of a task
-has some records for each of several topic partitions, and one for the offsets topic: a loop takes a fraction of that.
+Columns (layout.py) need as many calls for one record as for a million, and take a quarter of a millisecond. A small
+batch of a task has some records for each of several topic partitions, and one for the offsets topic. For these, a loop
+takes a fraction of that time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from fencepost.kafka.records.columns import Records, byte_offsets
 from fencepost.kafka.records.varints import signed_varint
 
 FEW: Final = 64
-"""From about 150 records on, columns take less time (bench/encoder.py)."""
+"""The maximum number of records. From about 150 records on, the encoder of columns is faster (bench/encoder.py)."""
 
 _FEW_BYTES: Final = 1 << 16
-"""Values are copied twice here, once in columns."""
+"""The largest number of bytes. The loop copies values twice, the encoder of columns only once."""
 
 _ATTRIBUTES: Final = b"\0"
 _NO_HEADERS: Final = b"\0"
@@ -29,12 +30,15 @@ _SMALL: Final = tuple(map(signed_varint, range(1 << 11)))
 
 
 def are_few(records: Records) -> bool:
-    """Whether records should be encoded one by one."""
+    """Return whether records should be encoded one by one."""
     return len(records) <= FEW and records.value.nbytes <= _FEW_BYTES
 
 
 def concatenated(records: Records, timestamp_deltas: Sequence[int]) -> memoryview:
-    """The bytes of all records, one after the other. One timestamp delta stands for all records."""
+    """Return the bytes of all records, one after the other.
+
+    If there is only one timestamp delta, it applies to all records.
+    """
     count = len(records)
     deltas = timestamp_deltas if len(timestamp_deltas) == count else [timestamp_deltas[0]] * count
     keys = [None] * count if records.key is None else _values(records.key)
@@ -52,12 +56,12 @@ def _varint(number: int) -> bytes:
 
 
 def _field(value: bytes | None) -> bytes:
-    """A value after its length."""
+    """Return a value after its length as a varint."""
     return _NULL if value is None else _varint(len(value)) + value
 
 
 def _values(column: pa.Array) -> list[bytes | None]:
-    """The values of a column of bytes or text, large or not, sliced or not."""
+    """Return the values of a column of bytes or text, large or not, sliced or not."""
     offsets = byte_offsets(column).tolist()
     start = offsets[0]
     buffer = column.buffers()[2]
@@ -69,7 +73,7 @@ def _values(column: pa.Array) -> list[bytes | None]:
 
 
 def _headers(column: pa.Array) -> Iterator[bytes]:
-    """The number of the headers of each record, and the headers."""
+    """Yield for each record the number of its headers, and the headers."""
     entries = column.flatten()
     pairs = zip(_values(entries.field(0)), _values(entries.field(1)), strict=True)
     for count in pc.list_value_length(column).fill_null(0).to_pylist():

@@ -1,15 +1,15 @@
-"""The bytes of records one after the other: the middle of the record batch encoder, which has two ways.
+"""Lays out the bytes of records one after the other, in one of two ways. This is the core of the record batch encoder.
 
-If all lengths are equal, records are the rows of a matrix. A row has strips, each as wide in every row, and a strip of
-all rows is one strided copy. That takes a fraction of the time of views and their cast (bench/encoder.py), which read
-each record's lengths.
+If all records have the same length, they are the rows of a matrix. A row consists of strips, each of which has the same
+width in every row. One strided copy writes a strip of all rows. That takes a fraction of the time of views and their
+cast (bench/encoder.py), which read the length of each record.
 
-Other records are rows of binary views. Without headers each is the same number of pieces:
+Other records are rows of binary views. Without headers, all rows have the same number of pieces:
 
     [0] body length, attributes, deltas, key length | key | value length | value
-     ^ the header count of the record before, which saves a piece: the first one is cut off and one added at the end
+     ^ the previous record's header count: this saves a piece. The first count is cut off, and one is added at the end
 
-(without keys the key length and the value length share the first piece). With headers the rows differ in length:
+(Without keys, the key length and the value length share the first piece.) With headers, the rows differ in length:
 
     body length, attributes, deltas, key length | key | value length | value | header count | headers, four pieces each
 """
@@ -36,7 +36,7 @@ _ATTRIBUTES = b"\0"
 _VIEW_BYTES = 16
 _PIECES_OF_A_HEADER = 4
 
-# Numpy copies numbers faster than bytes of the same width.
+# Numpy copies numbers faster than byte strings of the same width.
 _NUMBERS: Final = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}
 
 Rows = slice | NDArray[np.int64]
@@ -44,7 +44,10 @@ Rows = slice | NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """`width` bytes of every row: the first row's begin at `start` of `data`, each further row's `step` after that."""
+    """`width` bytes of every row.
+
+    In the first row they begin at `start` of `data`, in each further row `step` later.
+    """
 
     data: Any
     start: int
@@ -54,9 +57,9 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` rows, starting at the row `first` of the strips: their parts from left to right.
+    """`count` rows, beginning with the row `first` of the strips. `row` has the parts of a row, from left to right.
 
-    Bytes are the same in every row.
+    Parts that are bytes are the same in every row.
     """
 
     first: int
@@ -65,7 +68,7 @@ class Run:
 
 
 def laid_out(runs: Sequence[Run]) -> memoryview:
-    """The concatenated bytes of all rows."""
+    """Return the bytes of all rows, one after the other."""
     matrices = [(run, list(_strips(run.row)), row_width(run.row)) for run in runs]
     data = pa.allocate_buffer(sum(run.count * row_bytes for run, _, row_bytes in matrices))
     position = 0
@@ -81,12 +84,12 @@ def laid_out(runs: Sequence[Run]) -> memoryview:
 
 
 def row_width(row: Iterable[Strip | bytes]) -> int:
-    """How many bytes a row takes."""
+    """Return the number of bytes in a row."""
     return sum(len(piece) if isinstance(piece, bytes) else piece.width for piece in row)
 
 
 def _strips(row: Iterable[Strip | bytes]) -> Iterator[Strip]:
-    """A row with adjacent bytes as one strip."""
+    """Yield the parts of a row. Adjacent constant bytes become one strip."""
     constant = b""
     for piece in row:
         if isinstance(piece, bytes):
@@ -105,9 +108,10 @@ def _repeated(constant: bytes) -> Iterator[Strip]:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """A column of byte strings that go into the batch unchanged, each after its length.
+    """A column of byte strings that go into the batch unchanged, each with its length in front.
 
-    `prefixes` are the lengths in the batch, -1 for null; one element applies to all rows if they are equal.
+    `prefixes` are the lengths in the batch, -1 for null. If all are equal, there is one element, which applies to all
+    rows.
     """
 
     column: pa.Array
@@ -115,7 +119,7 @@ class Bytes:
 
     @classmethod
     def of(cls, column: pa.Array) -> Bytes:
-        """A binary, large_binary or string column, sliced or not."""
+        """Return the object for a binary, large_binary or string column, sliced or not."""
         offsets = byte_offsets(column)
         lengths = offsets[1:] - offsets[:-1]
         if column.null_count:
@@ -126,16 +130,16 @@ class Bytes:
 
     @property
     def even(self) -> bool:
-        """Whether all rows are known to be of one length."""
+        """Whether all rows are known to have the same length."""
         return len(self.prefixes) == 1
 
     def encoded_lengths(self) -> NDArray[np.int64]:
-        """The size in bytes of each value with its length in front."""
+        """Return the size in bytes of each value, including the length in front of it."""
         lengths: NDArray[np.int64] = varints.signed_varint_lengths(self.prefixes) + np.maximum(self.prefixes, 0)
         return lengths
 
     def strips(self) -> list[Strip | bytes]:
-        """The encoded length that all rows share, and then the strip of their bytes."""
+        """Return the parts of the column in every row, for values of equal length: the encoded length, and a strip."""
         length = int(self.prefixes[0])
         prefix = varints.signed_varint(length)
         if length <= 0:
@@ -143,7 +147,7 @@ class Bytes:
         return [prefix, Strip(self.column.buffers()[2], int(byte_offsets(self.column)[0]), length, length)]
 
     def views(self) -> tuple[Words, pa.Buffer | None]:
-        """The column as binary views, two words a row, and the buffer into which the long ones point."""
+        """Return the column as binary views, two words in each row, and the buffer into which the long views point."""
         column = _narrow(self.column).cast(pa.binary_view())
         buffers = column.buffers()
         words = np.frombuffer(buffers[1], np.uint64).reshape(-1, 2)[column.offset : column.offset + len(column)]
@@ -154,7 +158,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """The headers of all records in order, and how many each record has."""
+    """The headers of all records in order, and the number of headers of each record."""
 
     counts: NDArray[np.int64]
     names: Bytes
@@ -162,17 +166,17 @@ class Headers:
 
     @classmethod
     def of(cls, column: pa.Array) -> Headers:
-        """A column of the type `records.HEADERS`."""
+        """Return the object for a column of the type `records.HEADERS`."""
         counts = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
         entries = column.flatten()
         return cls(counts, Bytes.of(entries.field(0)), Bytes.of(entries.field(1)))
 
     def before(self) -> NDArray[np.int64]:
-        """For each record how many headers the records before it have."""
+        """Return, for each record, the number of headers of all records before it."""
         return np.cumsum(self.counts) - self.counts
 
     def encoded_lengths(self) -> NDArray[np.int64]:
-        """How many bytes the header count and the headers of each record take."""
+        """Return the number of bytes that the header count and the headers of each record take."""
         total = int(self.counts.sum())
         lengths = varints.signed_varint_lengths(self.counts)
         if not total:
@@ -186,7 +190,7 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of records with their lengths known."""
+    """The columns of records, whose lengths are known."""
 
     count: int
     key: Bytes | None
@@ -195,7 +199,7 @@ class Columns:
 
     @classmethod
     def of(cls, records: Records) -> Columns:
-        """At least one record."""
+        """Return the columns of records. There must be at least one record."""
         return cls(
             len(records),
             None if records.key is None else Bytes.of(records.key),
@@ -204,14 +208,14 @@ class Columns:
         )
 
     def body_lengths(self, deltas: Lengths) -> NDArray[np.int64]:
-        """The lengths in the records, given the lengths of their two deltas; one element where all are equal."""
+        """Return the records' lengths, given the lengths of their two deltas; only one element if all are equal."""
         attributes = 1
         key = 1 if self.key is None else self.key.encoded_lengths()
         headers = 1 if self.headers is None else self.headers.encoded_lengths()
         return attributes + deltas + key + self.value.encoded_lengths() + headers
 
     def concatenated(self, timestamp_deltas: Sequence[Field]) -> memoryview:
-        """The bytes of all records, one after the other."""
+        """Return the bytes of all records, one after the other."""
         if self._even(timestamp_deltas):
             return self._laid_out(timestamp_deltas)
         offset_deltas = varints.offset_deltas(self.count)
@@ -223,7 +227,7 @@ class Columns:
         return self._with_headers(first, self.headers)
 
     def _even(self, timestamp_deltas: Sequence[Field]) -> bool:
-        """Whether the records' lengths differ only by their offset deltas."""
+        """Whether the records' lengths differ at most by the lengths of their offset deltas."""
         columns = [self.value] if self.key is None else [self.key, self.value]
         even = all(column.even for column in columns) and all(
             isinstance(field.length, int) for field in timestamp_deltas
@@ -242,7 +246,7 @@ class Columns:
         return laid_out(runs)
 
     def _row(self, first: list[Field]) -> list[InlineViews | Bytes]:
-        """The pieces of a record up to its value. `first` are the fields before the offset delta."""
+        """Return the pieces of a record up to its value. `first` are the fields before the offset delta."""
         value_length = varints.signed_varints(self.value.prefixes)
         if self.key is None:
             fields = [*first, varints.offset_deltas(self.count, _NULL_KEY), *value_length]
@@ -277,23 +281,24 @@ class Columns:
 
 
 def _strip(field: Field, width: int) -> Strip | bytes:
-    """A field that takes `width` bytes in each row that is laid out."""
+    """Return a field with `width` bytes in each row: a strip, or constant bytes."""
     if len(field.words) == 1:
         return field.words.tobytes()[:width]
     return Strip(field.words, 0, width, field.words.itemsize)
 
 
 class _Cells:
-    """The pieces of a batch in the order in which they are sent."""
+    """The pieces of a batch, in the order in which they are sent."""
 
     def __init__(self, count: int) -> None:
-        # Arrow's allocator keeps freed memory; the C library's would fault the pages in again for every batch.
+        # Arrow's allocator keeps freed memory. The C library's allocator would fault the pages in again for every
+        # batch.
         self._views = pa.allocate_buffer(count * _VIEW_BYTES)
         self._words = np.frombuffer(self._views, np.uint64).reshape(-1, 2)
         self._buffers: list[pa.Buffer] = []
 
     def put(self, rows: Rows, piece: InlineViews | Bytes) -> None:
-        """Set the cells of `rows` to a piece of each record."""
+        """Put one piece of each record into the cells of `rows`."""
         if isinstance(piece, InlineViews):
             self._words[rows, 0] = piece.first
             self._words[rows, 1] = piece.second
@@ -303,13 +308,13 @@ class _Cells:
         if buffer is None:
             return
         if self._buffers:
-            # The lower half of a long view's second word is the number of the buffer that it points into.
+            # In a long view, the lower half of the second word is the number of the buffer that the view points into.
             is_long = piece.prefixes > varints.INLINE_BYTES
             self._words[rows, 1] += is_long.astype(np.uint64) * np.uint64(len(self._buffers))
         self._buffers.append(buffer)
 
     def concatenated(self) -> memoryview:
-        """All pieces' bytes, one after the other."""
+        """Return the bytes of all pieces, one after the other."""
         buffers = [None, self._views, *self._buffers]
         views = pa.Array.from_buffers(pa.binary_view(), len(self._words), buffers)
         _, offsets, data = views.cast(pa.binary()).buffers()
@@ -317,7 +322,7 @@ class _Cells:
 
 
 def _narrow(column: pa.Array) -> pa.Array:
-    """The column with 32-bit offsets, as views need them, and without a bitmap of nulls."""
+    """Return the column with 32-bit offsets, which views need, and without a null bitmap."""
     if not pa.types.is_large_binary(column.type):
         return column
     offsets = byte_offsets(column)

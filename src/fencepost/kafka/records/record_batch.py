@@ -1,4 +1,4 @@
-"""Columns of records into Kafka record batches, without Python per record unless they are few.
+"""Encodes columns of records as Kafka record batches, without Python code per record unless there are few records.
 
 The layout, from "Record Batch" and "Record" at https://kafka.apache.org/documentation/#messageformat (magic 2):
 
@@ -9,14 +9,16 @@ The layout, from "Record Batch" and "Record" at https://kafka.apache.org/documen
             key length varint | key | value length varint | value | header count varint | headers
     header  name length varint | name | value length varint | value
 
-The batch length counts from the partition leader epoch on and the CRC covers everything from the attributes on. A
-length of -1 is a null. The attributes hold the codec in bits 0-2 and the transaction in bit 4; bit 3 stays 0, which
-says that timestamps are the records' own (CREATE_TIME). Codecs compress the records and nothing else.
+The batch length counts the bytes from the partition leader epoch on, and the CRC covers the bytes from the attributes
+on. A length of -1 is a null. The attributes hold the codec in bits 0-2, and in bit 4 whether the batch belongs to a
+transaction. Bit 3 stays 0, which means that timestamps are the records' own (CREATE_TIME). Only the records are
+compressed.
 
-How (layout.py): runs of small fields become pieces of at most 12 bytes (varints.py); keys, values and headers are
-pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of binary views,
-and a single cast of it to plain binary lays the bytes out one after the other. If all records have one length, the
-pieces need no views: they are copied to their places. Few records are encoded one by one (few_records.py).
+The bytes are made in layout.py. Runs of small fields become pieces of at most 12 bytes (varints.py). Keys, values and
+headers are pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of
+binary views; a single cast of this array to plain binary lays the bytes out one after the other. If all records have
+the same length, no views are needed: the pieces are copied to their places. Few records are encoded one by one
+(few_records.py).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from fencepost.kafka.records.layout import Columns
 _UNCHECKED = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhii")
 BATCH_OVERHEAD = _UNCHECKED.size + _CHECKED.size
-"""Bytes of a batch beside its records."""
+"""The number of bytes of a batch besides its records."""
 
 _LENGTH_COUNTS_FROM = 12
 _MAGIC = 2
@@ -47,11 +49,11 @@ _NO_LEADER_EPOCH = -1
 _TRANSACTIONAL = 0x10
 _LONGEST_VARLONG = 10
 _FIXED_BYTES_OF_RECORD = 10
-"""The approximate size of a record beside its columns."""
+"""The approximate size of a record besides its columns."""
 
 
 class OversizeRecordError(KafkaError):
-    """One record alone takes a batch of `size` bytes, more than `limit`. `index` is its row."""
+    """A single record takes a batch of `size` bytes, which is more than `limit`. `index` is the record's row."""
 
     def __init__(self, index: int, size: int, limit: int) -> None:
         super().__init__(
@@ -73,10 +75,10 @@ def encode(
     now_ms: int,
     compression_level: int | None = None,
 ) -> list[memoryview]:
-    """One record batch, as buffers to be sent one after the other.
+    """Return one record batch, as buffers that are sent one after the other.
 
-    Records without a timestamp get `now_ms`. A batch that its codec would make larger is left uncompressed, so that
-    it never takes more bytes than `split_by_bytes` allowed. `records` must not be empty: IllegalStateError.
+    Records without a timestamp get `now_ms`. If a codec would make the batch larger, the batch is not compressed, so
+    that it never takes more bytes than `split_by_bytes` allowed. Raises IllegalStateError if `records` is empty.
     """
     if not len(records):
         raise IllegalStateError("A record batch has at least one record")
@@ -109,9 +111,9 @@ def encode(
 
 
 def record_sizes(records: Records) -> NDArray[np.int64]:
-    """The maximum size of each record in bytes, at any position in any batch of these records.
+    """Return the maximum size of each record in bytes, at any position in any batch of these records.
 
-    Exact except for the offset and timestamp deltas, which depend on where a batch begins.
+    The sizes are exact except for the offset and timestamp deltas, which depend on where a batch begins.
     """
     if not len(records):
         return np.zeros(0, np.int64)
@@ -120,9 +122,9 @@ def record_sizes(records: Records) -> NDArray[np.int64]:
 
 
 def split_by_bytes(records: Records, limit: int) -> Iterator[Records]:
-    """`records` in runs, each of which encodes into a record batch of at most `limit` bytes.
+    """Yield `records` in runs. Each run takes at most `limit` bytes as a record batch.
 
-    Raises OversizeRecordError at the first record that takes more than `limit` bytes even alone.
+    Raises OversizeRecordError at the first record that takes more than `limit` bytes even in its own batch.
     """
     room = limit - BATCH_OVERHEAD
     ends = np.cumsum(record_sizes(records))
@@ -130,7 +132,7 @@ def split_by_bytes(records: Records, limit: int) -> Iterator[Records]:
     while start < len(records):
         end = int(np.searchsorted(ends, sent + room, side="right"))
         if end <= start:
-            # The bound may be a few bytes above the size of the record alone, with deltas of zero.
+            # The estimate may be a few bytes above the size of the record in its own batch, where both deltas are zero.
             size = BATCH_OVERHEAD + int(_sizes(records.slice(start, 1), 2)[0])
             if size > limit:
                 raise OversizeRecordError(start, size, limit)
@@ -140,12 +142,13 @@ def split_by_bytes(records: Records, limit: int) -> Iterator[Records]:
 
 
 def surely_fits(records: Records, limit: int) -> bool:
-    """Return whether records take at most `limit` bytes as a batch, without checking each. False if unknown.
+    """Return whether records surely take at most `limit` bytes as a batch. Single records are not checked.
 
-    A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
-    time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
-    count (1, or 4 with headers, each of which has two lengths of at most 5). These widths hold for batches below 128 MiB and
-    a million records. A column's own size counts at least 4 bytes a record for its offsets, which are not sent.
+    The result is False if this is unknown. A record has its length (at most 4 bytes), attributes (1), the deltas of its
+    offset (3) and of its timestamp (10, or 1 if all times are equal), the lengths of key and value (4 each; 1 for a
+    missing key) and its header count (1, or 4 with headers; each header has two lengths of at most 5). These widths
+    hold for batches below 128 MiB and a million records. `nbytes` of a column includes its offsets, at least 4 bytes
+    per record, which are subtracted because they are not sent.
     """
     if limit >= 1 << 27 or len(records) >= 1 << 20:
         return False
@@ -163,7 +166,7 @@ def surely_fits(records: Records, limit: int) -> bool:
 
 
 def estimated_bytes(records: Records) -> int:
-    """The approximate size of records in a batch in bytes, without checking each."""
+    """Return the approximate size in bytes of records in a batch. Single records are not checked."""
     columns = (records.value, records.key, records.headers)
     total = sum(column.nbytes for column in columns if column is not None)
     return int(total) + _FIXED_BYTES_OF_RECORD * len(records)
@@ -180,7 +183,7 @@ def _timestamp_delta_bound(timestamp: pa.Array | None) -> int:
     if timestamp is None or timestamp.null_count == len(timestamp):
         return 1
     if timestamp.null_count:
-        # Some records get the time of encoding, which may be at any distance from the others' times.
+        # Some records get the time of encoding, which may be far from the other records' times.
         return _LONGEST_VARLONG
     numbers = timestamp.to_numpy()
     spread = int(numbers.max()) - int(numbers.min())

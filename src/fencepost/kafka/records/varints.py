@@ -1,15 +1,15 @@
-"""Varints for whole columns at once, packed into Arrow's inline binary views.
+"""Makes varints for whole columns at once, packed into Arrow's inline binary views.
 
-A field of a Kafka record is a varint: groups of seven bits, the lowest first, each byte but the last with its high bit
-set; signed numbers are zigzag-encoded first (https://kafka.apache.org/documentation/#recordbatch, "varint" and
-"varlong"). Nothing here works byte by byte: a column of varints is a column of 64-bit words that hold their bytes, the
-first byte lowest, and consecutive fields are shifted and or-ed into the 12 bytes that a binary view holds inline
-(https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout):
+A field of a Kafka record is a varint: groups of seven bits, the lowest group first. In each byte except the last, the
+high bit is set. Signed numbers are zigzag-encoded first (https://kafka.apache.org/documentation/#recordbatch, "varint"
+and "varlong"). Nothing here works byte by byte. A column of varints is a column of 64-bit words that hold their bytes,
+the first byte lowest. Consecutive fields are combined by shift and `or` into the 12 bytes that a binary view holds
+inline (https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout):
 
     bytes 0-3      4 ... 15                     as two words:  first = length | bytes 0-3 << 32
     length         the bytes, when length <= 12                second = bytes 4-11
 
-Arrow's arrays are in the machine's byte order and this layout relies on that order being little-endian.
+Arrow's arrays have the machine's byte order. This layout requires that it is little-endian.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _SMALL_TABLE = 64
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Up to eight bytes of every row.
+    """A field of up to eight bytes in every row.
 
-    `words` holds them with the first byte lowest, `length` how many there are (an int where every row has as many),
-    `shortest` and `longest` bound it. Arrays have one element a row, or a single one that stands for all rows.
+    `words` holds the bytes, the first byte lowest. `length` is the number of bytes, an int if it is the same in all
+    rows; it is between `shortest` and `longest`. Arrays have one element for each row, or a single one that stands for
+    all rows.
     """
 
     words: Words
@@ -46,24 +47,27 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class InlineViews:
-    """Consecutive fields as binary views: the two words of each row's view."""
+    """A column of binary views, each of which contains consecutive fields of one row inline.
+
+    `first` and `second` are the two 64-bit words of each view.
+    """
 
     first: Words
     second: Words
 
 
 def constant(data: bytes) -> Field:
-    """The same bytes (at most eight) in every row."""
+    """Return a field with the same bytes (at most eight) in every row."""
     return Field(np.array([int.from_bytes(data, "little")], np.uint64), len(data), len(data), len(data))
 
 
 def zigzag(numbers: NDArray[np.int64]) -> Words:
-    """Signed numbers as unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    """Map signed numbers to unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
 def unsigned_varint(number: int) -> bytes:
-    """The varint of one unsigned number."""
+    """Return the varint of one unsigned number."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -73,17 +77,17 @@ def unsigned_varint(number: int) -> bytes:
 
 
 def signed_varint(number: int) -> bytes:
-    """The zigzag varint of one number."""
+    """Return the zigzag varint of one number."""
     return unsigned_varint(_zigzag(number))
 
 
 def byte_length(number: int) -> int:
-    """How many bytes the varint of an unsigned number takes."""
+    """Return the number of bytes of an unsigned number's varint."""
     return max(1, (number.bit_length() + 6) // 7)
 
 
 def signed_varint_length(number: int) -> int:
-    """How many bytes the zigzag varint of a number takes."""
+    """Return the number of bytes of a number's zigzag varint."""
     return byte_length(_zigzag(number))
 
 
@@ -92,7 +96,7 @@ def _zigzag(number: int) -> int:
 
 
 def signed_varint_lengths(numbers: NDArray[np.int64]) -> Lengths:
-    """How many bytes the zigzag varint of each number takes."""
+    """Return the number of bytes of each number's zigzag varint."""
     unsigned = zigzag(numbers)
     low, high = byte_length(int(unsigned.min())), byte_length(int(unsigned.max()))
     length: Lengths = low
@@ -102,7 +106,7 @@ def signed_varint_lengths(numbers: NDArray[np.int64]) -> Lengths:
 
 
 def signed_varints(numbers: NDArray[np.int64]) -> tuple[Field, ...]:
-    """Zigzag varints: one field, or two where some take more than eight bytes."""
+    """Return zigzag varints: one field, or two if some varints have more than eight bytes."""
     unsigned = zigzag(numbers)
     low, high = byte_length(int(unsigned.min())), byte_length(int(unsigned.max()))
     head, length = _groups(unsigned, low, min(high, _WORD_BYTES), continued=high > _WORD_BYTES)
@@ -118,7 +122,7 @@ def signed_varints(numbers: NDArray[np.int64]) -> tuple[Field, ...]:
 
 
 def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[Words, Lengths]:
-    """Return the first `high` groups of seven bits of each number, and how many groups it needs, at least `low`."""
+    """Return the lowest `high` 7-bit groups of each number, and how many groups each number needs, at least `low`."""
     words = unsigned & np.uint64(0x7F)
     for group in range(1, high):
         words |= (unsigned & np.uint64(0x7F << 7 * group)) << np.uint64(group)
@@ -135,15 +139,15 @@ def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[W
 
 
 def offset_deltas(count: int, then: bytes = b"") -> Field:
-    """The varints of 0, 1, 2 ... count - 1, each with `then` after it."""
-    # Every batch counts from zero, so tables of the next power of two serve them all.
+    """Return the varints of 0, 1, 2 ... count - 1, each followed by the bytes `then`."""
+    # Every batch counts from zero, so a table whose size is the next power of two serves all batches up to this size.
     table = _offset_delta_table(max(_SMALL_TABLE, 1 << (count - 1).bit_length()), then)
     length = table.length if isinstance(table.length, int) else table.length[:count]
     return Field(table.words[:count], length, table.shortest, signed_varint_length(count - 1) + len(then))
 
 
 def offset_delta_runs(count: int) -> Iterator[tuple[int, int, int]]:
-    """Runs of offset deltas of one length: the first of them, how many there are, and their length."""
+    """Yield runs of offset deltas with the same length: the first delta, the number of deltas, and their length."""
     first, length = 0, 1
     while first < count:
         end = min(count, 1 << 7 * length - 1)
@@ -178,7 +182,7 @@ def _concatenated(fields: list[Field]) -> InlineViews:
     earliest = latest = 0
     for field in fields:
         earliest, latest = earliest + field.shortest, latest + field.longest
-        # Zeros add nothing but their length.
+        # A field of zero bytes changes only the length.
         if len(field.words) > 1 or field.words[0]:
             if earliest - field.shortest < _BYTES_IN_FIRST:
                 first = _or(first, _shifted(field.words, start))
@@ -190,19 +194,23 @@ def _concatenated(fields: list[Field]) -> InlineViews:
 
 
 def _shifted(words: Words, start: Lengths) -> Words:
-    """`words` moved to the byte `start` of the data that a word holds from its fifth byte on; the rest is cut."""
+    """Return `words` shifted to byte `start` of a view's inline bytes.
+
+    The result is for the view's first word, in which the inline bytes begin at the fifth byte. For the second word,
+    `start` is given minus 8. Bytes outside of the word are cut off.
+    """
     bits = 8 * (start + _BYTES_IN_FIRST)
     if isinstance(bits, int):
         return words << np.uint64(bits) if bits >= 0 else words >> np.uint64(-bits)
     up = words << bits.view(np.uint64)
     if int(bits.min()) >= 0:
         return up
-    # A shift by 64 or more gives zero, and a negative shift, as an unsigned number, is such a shift.
+    # numpy shifts by 64 or more give zero. A negative shift, read as an unsigned number, is more than 64.
     return _or(up, words >> (-bits).view(np.uint64))
 
 
 def _or(words: Words | None, more: Words) -> Words:
-    """The bits of both; `words` is overwritten where it can be."""
+    """Return the bitwise `or` of both. `words` may be overwritten."""
     if words is None or len(words) < len(more):
         return more if words is None else words | more
     words |= more

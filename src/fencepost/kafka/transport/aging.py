@@ -1,4 +1,4 @@
-"""Values that are known for a time, by name."""
+"""Values that are remembered for a limited time, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _V = TypeVar("_V")
 
 
 class Aging(Generic[_V]):
-    """Values, each of which is forgotten `max_age_ms` after it was put. Thread-safe."""
+    """A cache. Each value is forgotten `max_age_ms` after it was put. Thread-safe."""
 
     def __init__(self, max_age_ms: int) -> None:
         self._max_age_s = max_age_ms / 1000
@@ -30,7 +30,7 @@ class Aging(Generic[_V]):
             return {name: value for name, (value, put_at) in self._values.items() if not self._is_old(put_at)}
 
     def put(self, values: Mapping[str, _V]) -> None:
-        """Store values, in place of older ones with the same names."""
+        """Store values. They replace older values with the same names."""
         now = time.monotonic()
         with self._lock:
             self._values |= {name: (value, now) for name, value in values.items()}

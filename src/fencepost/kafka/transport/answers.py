@@ -10,10 +10,11 @@ from fencepost.kafka.transport.connection import Connection
 
 
 def wait_for_answers(connections: Sequence[Connection], moments: Iterable[float] = ()) -> list[Connection]:
-    """Return the connections with an answer, or whose oldest answer is overdue: `Connection.receive` does not wait there.
+    """Return the connections that have an answer, or whose oldest answer is overdue. On these, `receive` does not wait.
 
-    Each must have a request in flight. Waits until there is one to return, but only to the next of the `moments` on the
-    monotonic clock: then there may be none. Moments that are over do not count.
+    Each connection must have a request in flight. If there is no connection to return, this waits until one becomes
+    ready, or until the earliest of the `moments` that lie in the future. The moments are times of the monotonic clock.
+    If a moment comes first, the result may be empty.
     """
     ready = [connection for connection in connections if connection.answer_waiting]
     if ready:

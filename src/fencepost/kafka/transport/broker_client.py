@@ -1,7 +1,7 @@
 """Requests to the brokers of a cluster, for administration, for reading, and for records outside of transactions.
 
-They go over the connections of POOL, on the calling thread: a client has no thread and no connection of its own. The
-idle connections of a configuration are closed with the last client that has it.
+Requests use the connections of POOL, on the calling thread: a client has neither a thread nor a connection of its own.
+When the last client with a configuration is closed, the idle connections of this configuration are closed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class UnansweredError(BrokerUnavailableError):
-    """A request has no answer: its connection broke, or the time is over.
+    """A request has no answer: the connection was lost, or the deadline has passed.
 
-    The error of `BrokerClient.run` names its purpose.
+    The final error, which `BrokerClient.run` raises, names the purpose of the request.
     """
 
 
 class AnsweredError(KafkaError):
-    """A broker answered an error code that `BrokerClient.run` gives its meaning."""
+    """A broker answered with an error code. `BrokerClient.run` converts this to a typed error."""
 
     def __init__(self, code: int, detail: str | None = None) -> None:
         super().__init__(code_name(code))
@@ -45,11 +45,11 @@ class AnsweredError(KafkaError):
 
 
 class PassingError(AnsweredError):
-    """A broker answered an error code after which the same may be asked again."""
+    """A broker answered with an error code after which the same request may be repeated."""
 
 
 TRANSIENT: Final = (UnansweredError, PassingError)
-"""Failures after which the same may be asked again: connections lost, leaders or coordinators that move, time-outs."""
+"""Failures after which the same request may be repeated: lost connections, moved leaders or coordinators, time-outs."""
 
 
 def answered(code: int, detail: str | None = None) -> AnsweredError:
@@ -58,12 +58,12 @@ def answered(code: int, detail: str | None = None) -> AnsweredError:
 
 
 def remaining_ms(deadline: Deadline, at_most: float) -> float:
-    """Return the milliseconds left until a deadline, between 1 and `at_most`: a time-out that a request can carry."""
+    """Return the milliseconds left until a deadline, between 1 and `at_most`: a value for a request's time-out."""
     return max(1.0, min(at_most, deadline.remaining_s * 1000))
 
 
 class BrokerClient(Closing):
-    """Asks the brokers of one cluster. Safe to share between threads, which then wait for each other."""
+    """Sends requests to the brokers of one cluster. Threads may share it; their calls then wait for each other."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -76,7 +76,7 @@ class BrokerClient(Closing):
         """Run a procedure that uses this client, and return its result.
 
         `doing` is for messages: `"creating topic orders"`. Raises KafkaError (BrokerUnavailableError,
-        AuthenticationError, ...), and IllegalStateError once the client is closed.
+        AuthenticationError, ...), and IllegalStateError after the client is closed.
         """
         with self._lock:
             if self.interruption.requested:
@@ -95,7 +95,7 @@ class BrokerClient(Closing):
     def send(
         self, request: Any, broker: int | None = None, *, timeout_ms: float | None = None, at_most: int | None = None
     ) -> Any:
-        """Send a request to a broker (any broker if None) and return its answer, whatever error code it holds.
+        """Send a request to a broker (None: to any) and return its answer, whatever error code it contains.
 
         `timeout_ms` includes connecting; it is `request.timeout.ms` if None. `at_most` is the highest version to use.
         """
@@ -110,9 +110,11 @@ class BrokerClient(Closing):
     def send_all(
         self, requests: Sequence[tuple[Any, int]], *, timeout_ms: float | None = None, at_most: int | None = None
     ) -> list[Any]:
-        """Send requests to brokers side by side, and return the answers in order, with the arguments of `send`.
+        """Send requests to brokers at the same time, and return the answers in order.
 
-        The first failure is raised after all were answered or failed.
+        The arguments are the same as for `send`.
+
+        If requests fail, the first failure is raised after all requests were answered or have failed.
         """
         if any(self.cluster.address(broker) is None for _, broker in requests):
             self.refresh_brokers(timeout_ms)
@@ -148,19 +150,19 @@ class BrokerClient(Closing):
         return answer
 
     def refresh_brokers(self, timeout_ms: float | None = None) -> None:
-        """Look the brokers up again; if none answers, the known ones stay."""
+        """Request the list of brokers again. If no broker answers, the known brokers stay."""
         with suppress(UnansweredError):
             self.metadata(timeout_ms=timeout_ms)
 
     def sleep(self, milliseconds: float) -> None:
-        """Pause. Raises UnansweredError once the client is closed, which ends procedures that would try again."""
+        """Pause. Raises UnansweredError if the client is closed, so that procedures do not try again."""
         try:
             self.interruption.sleep(milliseconds / 1000)
         except BrokerUnavailableError as error:
             raise UnansweredError(str(error)) from error
 
     def close(self) -> None:
-        """Use no connection any more. Requests running on another thread end with an IllegalStateError."""
+        """Close this client. Requests that run on another thread end with an IllegalStateError."""
         with self._closing:
             if not self.interruption.requested:
                 self.interruption.request()

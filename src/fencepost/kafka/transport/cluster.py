@@ -1,7 +1,7 @@
 """The cached metadata of a cluster: its brokers, its topics' partitions and their leaders, and settings of topics.
 
-One Cluster per client configuration and process: writers come and go with every Spark job, the metadata stays for
-`metadata.max.age.ms`, or until a broker's answer shows that it is outdated.
+There is one Cluster for each client configuration and process. Writers come and go with every Spark job, but the
+metadata stays for `metadata.max.age.ms`, or until a broker's answer shows that it is outdated.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from fencepost.kafka.transport.topic_settings import TopicSettings, ask_settings
 from fencepost.kafka.transport.unreachable_warning import note_answer, warn_while_unreachable
 
 _METADATA_VERSION: Final = 9
-"""Metadata 10 and later also have topic ids, which are not needed here."""
+"""The version of Metadata. From version 10 on it has topic ids, which are not needed here."""
 
 _ANSWER_MS: Final = 1_000
-"""The shortest wait for an answer: even close to a deadline, an answer that comes immediately must not be lost."""
+"""The minimum time to wait for an answer: shortly before a deadline, a broker that answers at once gets this time."""
 
 _GROWTH_GRACE_MS: Final = 1_000
-"""How long a record's partition may be unknown: brokers learn of added partitions one after the other."""
+"""How long to ask for an unknown partition, because brokers learn of added partitions at different times."""
 
 _NOT_YET: Final = (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE)
-"""Without partitions: the topic may be there soon."""
+"""Error codes of a topic whose partitions are missing, but may appear soon."""
 
 _Leaders = tuple[int, ...]
-"""The ids of the leaders of a topic's partitions, -1 for a partition without one."""
+"""The ids of the leaders of a topic's partitions; -1 for a partition without a leader."""
 
 
 class Cluster:
@@ -59,12 +59,16 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._topics: Aging[_Leaders] = Aging(config.metadata_max_age_ms)
         self._settings: Aging[TopicSettings] = Aging(config.metadata_max_age_ms)
-        # Topics that requests must not create with the brokers' default settings.
+        # Topics that metadata requests must not create automatically, because they need other settings than the
+        # defaults.
         self._kept: set[str] = set()
 
     @classmethod
     def of(cls, config: ClientConfig) -> Cluster:
-        """Return this process's view of the cluster, kept while it is referenced or among the latest requested."""
+        """Return this process's view of the cluster.
+
+        The object is shared. It lives while it is referenced, or is among the most recently requested clusters.
+        """
         with _CLUSTERS_LOCK:
             found = _CLUSTERS.setdefault(config, cls(config))
             if found not in _RECENT:
@@ -79,9 +83,10 @@ class Cluster:
         return len(self._leaders(topic, deadline))
 
     def learn_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
-        """Learn the partitions of topics together. Brokers with automatic topic creation create missing ones.
+        """Request the partitions of topics together. Brokers with automatic topic creation create missing topics.
 
-        Errors of single topics are left to the callers that ask for their partitions. Raises BrokerUnavailableError.
+        An error of a single topic is raised later, for callers that request its partitions. Raises
+        BrokerUnavailableError.
         """
         grace = Deadline.after(UNKNOWN_MS)
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
@@ -98,7 +103,7 @@ class Cluster:
     def prefetch_topics(self, topics: Collection[str], deadline: Deadline) -> None:
         """Request the unknown partitions and settings of all topics, each in one request.
 
-        Topics that the answers lack are requested again when they are needed. Raises as `call`.
+        If an answer lacks a topic, the topic is requested again when it is needed. Raises the errors of `call`.
         """
         if unknown := [name for name in sorted(topics) if self._topics.get(name) is None]:
             for row in self._ask_metadata(unknown, deadline):
@@ -109,9 +114,7 @@ class Cluster:
     def refresh_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
         """Request the partitions of topics again, and forget topics that the brokers do not report.
 
-        No broker creates a topic.
-
-        Raises as `call`.
+        Brokers do not create missing topics. Raises the errors of `call`.
         """
         names = sorted(set(topics))
         for name in names:
@@ -121,18 +124,21 @@ class Cluster:
                 self._learn(row)
 
     def kept_partitions(self, topic: str, deadline: Deadline) -> int:
-        """Return the same for a topic that needs its own settings: no broker creates it, at this call or later ones.
+        """Return the number of partitions of a topic that needs its own settings.
 
-        Raises as `partitions`.
+        From now on, metadata requests never make brokers create the topic.
+
+        Raises the errors of `partitions`.
         """
         with self._lock:
             self._kept.add(topic)
         return self.partitions(topic, deadline)
 
     def grown_partitions(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """Return the brokers' current number of a topic's partitions, for an unknown partition.
+        """Return the brokers' current number of a topic's partitions, because `partition` is unknown to this process.
 
-        Brokers are asked until one knows the partition, or until they should have learnt of it. Raises as `partitions`.
+        Brokers are asked until one knows the partition, or until all should have learnt of it. Raises the errors of
+        `partitions`.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         grace = Deadline.after(_GROWTH_GRACE_MS)
@@ -148,9 +154,9 @@ class Cluster:
         return {name: len(leaders) for name, leaders in self._topics.fresh().items()}
 
     def leader(self, topic: str, partition: int, deadline: Deadline) -> Address:
-        """Return the address of a partition's leader, waiting for an election if there is none.
+        """Return the address of a partition's leader. If there is no leader, wait for an election.
 
-        The metadata of an unknown partition is requested: other processes may learn of added partitions earlier.
+        If the partition is unknown, its metadata is requested: other processes may learn of added partitions earlier.
 
         Raises TopicNotFoundError, PartitionGoneError, AuthorizationError, BrokerUnavailableError.
         """
@@ -174,7 +180,7 @@ class Cluster:
         self._topics.forget(topic)
 
     def topic_settings(self, topic: str, deadline: Deadline) -> TopicSettings:
-        """Return the settings of a topic that limit what is written to it. Raises as `call`."""
+        """Return the settings of a topic that limit what is written to it. Raises the errors of `call`."""
         return self._settings.get(topic) or self._learn_settings([topic], deadline)[topic]
 
     def forget_settings(self, topic: str) -> None:
@@ -187,21 +193,23 @@ class Cluster:
             return list(self._brokers)
 
     def address(self, broker: int) -> Address | None:
-        """Return the address of a broker, None if no broker with this id is known."""
+        """Return the address of a broker; None if no broker with this id is known."""
         with self._lock:
             return self._brokers.get(broker)
 
     def learn_brokers(self, metadata: Any) -> None:
-        """Take note of the brokers that an answer to Metadata lists."""
+        """Store the brokers that an answer to Metadata lists."""
         with self._lock:
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
 
     def settle(
         self, request: Any, deadline: Deadline, *, at_most: int | None = None, code_of: Callable[[Any], int], what: str
     ) -> Any:
-        """Ask any broker until its answer has a final code; `what` is for messages.
+        """Send a request to any broker, and repeat it until the error code of an answer is not retriable.
 
-        Raises as `call`, and BrokerUnavailableError if no other code arrives in time.
+        `what` is for messages.
+
+        Raises the errors of `call`, and BrokerUnavailableError after the deadline.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         while True:
@@ -223,10 +231,10 @@ class Cluster:
         at_most: int | None = None,
         interruption: Interruption | None = None,
     ) -> Any:
-        """Ask any broker, one after the other until one answers.
+        """Send a request to one broker after the other, until one answers.
 
-        Raises BrokerUnavailableError that names bootstrap.servers once `deadline` has passed, and at once
-        AuthenticationError and UnsupportedBrokerError, and BrokerUnavailableError if it is interrupted.
+        Raises BrokerUnavailableError that names bootstrap.servers after `deadline` has passed. Immediately raises
+        AuthenticationError, UnsupportedBrokerError, and BrokerUnavailableError if the call is interrupted.
         """
         interruption = interruption or Interruption()
         backoff = Backoff(self.config.retry_backoff_ms / 2, self.config.retry_backoff_max_ms)
@@ -263,7 +271,7 @@ class Cluster:
         at_most: int | None = None,
         interruption: Interruption,
     ) -> Any:
-        """Ask one broker, once. Raises as `Connection` does."""
+        """Send a request to one broker, once. Raises the errors of `Connection`."""
         deadline = max(deadline, Deadline.after(_ANSWER_MS), key=lambda moment: moment.at)
         connection = interruption.take(self.config, address, deadline)
         try:
@@ -303,7 +311,7 @@ class Cluster:
             backoff.sleep(deadline)
 
     def _learn(self, row: Any) -> _Leaders | None:
-        """Store the leaders in a row of metadata, None if the topic has no partitions."""
+        """Store the leaders from a row of metadata, and return them; None if the topic has no partitions."""
         leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
         if row.error_code != Code.NONE or not leaders:
             return None
@@ -322,7 +330,7 @@ class Cluster:
         return rows
 
     def _learn_settings(self, topics: Sequence[str], deadline: Deadline) -> dict[str, TopicSettings]:
-        """Keep the settings of topics, as far as the brokers know and show them."""
+        """Request and store the settings of topics. Settings that the brokers do not show are unknown."""
         learnt = ask_settings(self.call, topics, deadline)
         self._settings.put(learnt)
         return learnt
@@ -332,7 +340,7 @@ def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:
     return (server.rpartition(":") for server in servers)
 
 
-# Connectors may differ in their configurations, and they come and go.
+# The references are weak, so that the metadata of a configuration is dropped once no connector uses it any more.
 _CLUSTERS: weakref.WeakValueDictionary[ClientConfig, Cluster] = weakref.WeakValueDictionary()
 _RECENT: deque[Cluster] = deque(maxlen=8)
 _CLUSTERS_LOCK = threading.Lock()

@@ -1,8 +1,8 @@
-"""One synchronous connection to one broker: TLS, SASL, requests by kafka-python's protocol classes.
+"""One synchronous connection to one broker: TLS, SASL, and requests made with kafka-python's protocol classes.
 
 Requests are answered in the order in which they were sent (https://kafka.apache.org/protocol#protocol_network), so
-several may be in flight. After any error a connection is closed and never used again: requests in flight have an
-unknown outcome, which the caller has to handle.
+several may be in flight. After any error, a connection is closed and never used again. The outcome of requests in
+flight is unknown then, and the caller must handle that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Address = tuple[str, int]
 _UNSUPPORTED_VERSION: Final = 35
 _RECEIVE_BYTES: Final = 262_144
 _SENDMSG_PARTS: Final = 512
-"""Linux accepts at most 1,024 parts (IOV_MAX)."""
+"""The number of parts that are sent at once. Linux accepts at most 1,024 (IOV_MAX)."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Pending:
 
 
 def too_old(broker: str, request: Any, highest: int, needed: int) -> UnsupportedBrokerError:
-    """Return the error for a broker that knows a request class only up to a version that is too low."""
+    """Return the error for a broker that only supports versions of a request below the needed one."""
     known = f"knows {request.__name__.removesuffix('Request')} up to version {highest}"
     if highest < 0:
         known = f"does not know {request.__name__.removesuffix('Request')}"
@@ -79,11 +79,11 @@ class Connection:
         deadline: Deadline | None = None,
         opening: Callable[[Connection], None] = lambda _: None,
     ) -> None:
-        """Connect, learn the broker's versions and authenticate.
+        """Connect, request the broker's versions, and authenticate.
 
-        Each step takes `socket.connection.setup.timeout.ms` at most, and ends with the deadline. `opening` is given the
-        connection when its socket is open: from then on it can be interrupted. Raises BrokerUnavailableError,
-        AuthenticationError, or ConfigError for unusable certificates.
+        Each step takes `socket.connection.setup.timeout.ms` at most, and ends with the deadline. `opening` is called
+        with the connection as soon as its socket is open: from then on it can be interrupted. Raises
+        BrokerUnavailableError, AuthenticationError, or ConfigError for unusable certificates.
         """
         self.address = address
         self.closed = False
@@ -115,7 +115,10 @@ class Connection:
 
     @property
     def fit_for_reuse(self) -> bool:
-        """Whether another user can reuse it: nothing in flight, not idle or authenticated for too long."""
+        """Whether another user can take this connection.
+
+        The connection must have no request in flight, and neither its idle time nor its SASL session may have expired.
+        """
         now = time.monotonic()
         idle_s = self._config.connections_max_idle_ms / 1000
         expired = self._session_ends is not None and now >= self._session_ends
@@ -127,7 +130,7 @@ class Connection:
         return [pending.tag for pending in self._pending]
 
     def fileno(self) -> int:
-        """The socket's descriptor, for waiting."""
+        """The descriptor of the socket, for waiting."""
         return self._socket.fileno()
 
     @property
@@ -137,11 +140,11 @@ class Connection:
 
     @property
     def answer_due_at(self) -> float:
-        """The moment on the monotonic clock at which the oldest request has waited for `request.timeout.ms`."""
+        """The moment on the monotonic clock at which the oldest request will have waited for `request.timeout.ms`."""
         return self._pending[0].sent_at + self._config.request_timeout_ms / 1000
 
     def broken_while_idle(self) -> bool:
-        """Whether the broker closed the connection: on an idle one, only its end can be readable."""
+        """Whether the broker has closed the connection. An idle connection becomes readable only when it ends."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
@@ -152,9 +155,9 @@ class Connection:
         self._socket.close()
 
     def interrupt(self) -> None:
-        """Break the connection from any thread: a thread that waits for an answer on it stops waiting."""
-        # Not closed, because its descriptor might be reused before the other thread waits for it again; and not ended
-        # by TLS, because that would be a concurrent use of the TLS object.
+        """Break the connection. Any thread may call this. A thread that waits for an answer then stops waiting."""
+        # The socket is not closed, because its descriptor could be reused before the other thread waits for it again.
+        # There is no TLS shutdown either, because the TLS object must not be used by two threads at once.
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
@@ -174,7 +177,7 @@ class Connection:
         return version
 
     def call(self, request: Any, *, at_most: int | None = None, deadline: Deadline | None = None) -> Any:
-        """Send a request and return its answer. Raises as `receive`."""
+        """Send a request and return its answer. Raises the errors of `receive`."""
         self.send(request, at_most=at_most)
         return self.receive(deadline)[1]
 
@@ -199,10 +202,10 @@ class Connection:
         self._send([struct.pack(">i", size) + header, *parts], pending)
 
     def receive(self, deadline: Deadline | None = None) -> tuple[Any, Any]:
-        """Wait for the oldest request's answer; return the request's tag and the answer.
+        """Wait for the oldest request's answer. Return the request's tag and the answer.
 
-        Raises BrokerUnavailableError when the connection is lost or the answer does not come within
-        `request.timeout.ms` of sending, or before the deadline.
+        Raises BrokerUnavailableError if the connection is lost, or if no answer comes before the deadline, or within
+        `request.timeout.ms` after sending.
         """
         pending = self._pending[0]
         due_at = self.answer_due_at if deadline is None else min(self.answer_due_at, deadline.at)
@@ -220,7 +223,7 @@ class Connection:
         answer = decode(pending.response, frame, pending.version)
         throttled_ms = getattr(answer, "throttle_time_ms", 0)
         if throttled_ms:
-            # The broker reads nothing from this connection for this time (KIP-219): do not fill its buffers.
+            # While the broker throttles, it reads nothing from this connection (KIP-219), so nothing must be sent.
             self._muted_until = self._used_at + throttled_ms / 1000
         return pending.tag, answer
 
@@ -317,7 +320,7 @@ class Connection:
         return step if given is None or given.at > step.at else given
 
     def _handshake(self) -> None:
-        # Every broker supports version 0; version 3 lists the finalized features.
+        # Every broker supports version 0. Version 3 lists the finalized features.
         self.versions = {ApiVersionsRequest.API_KEY: (0, 3)}
         request = ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
         answer = self.call(request, deadline=self._setup_step())
@@ -360,12 +363,12 @@ class Connection:
         if not mechanism.is_authenticated():
             raise self._refused(mechanism_name, None)
         if lifetime_ms:
-            # Brokers close connections whose session is over (KIP-368).
+            # Brokers close connections when their session has ended (KIP-368).
             self._session_ends = Deadline.after(lifetime_ms * 0.85).at
 
     def _refused(self, mechanism: str, detail: str | None) -> AuthenticationError:
-        told = f" ({detail})" if detail else ""
+        detail_text = f" ({detail})" if detail else ""
         return AuthenticationError(
-            f"The broker {self.address[0]}:{self.address[1]} refused the credentials for {mechanism}{told}: check the "
+            f"The broker {self.address[0]}:{self.address[1]} refused the credentials for {mechanism}{detail_text}: check the "
             "user name and password (or client id and secret) in sasl.jaas.config"
         )

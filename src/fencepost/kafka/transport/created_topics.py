@@ -1,4 +1,4 @@
-"""Recently created topics: one broker has confirmed their creation, others may learn of them later."""
+"""Recently created topics. One broker has confirmed their creation, but others may learn of them later."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from fencepost.kafka.deadline import Deadline
 
 UNKNOWN_MS: Final = 5_000
-"""How long a topic may be unknown: brokers learn of a new topic, or create a requested one, with some delay."""
+"""How long to wait for a topic that brokers do not know: they learn of topics, and create topics, with some delay."""
 
 LEARNING_MS: Final = 60_000
-"""How long brokers may take to learn of a new topic: as long as Kafka's `default.api.timeout.ms`."""
+"""The same time for a topic that was just created: as long as Kafka's `default.api.timeout.ms`."""
 
-# By the cluster's bootstrap.servers and the topic's name: the moment on the monotonic clock.
+# Maps bootstrap.servers and a topic's name to the time of the creation, on the monotonic clock.
 _CREATED_AT: Final[dict[tuple[Sequence[str], str], float]] = {}
 
 
@@ -28,7 +28,7 @@ def note_created(servers: Sequence[str], topic: str) -> None:
 
 
 def unknown_until(servers: Sequence[str], topic: str) -> Deadline:
-    """Return until when brokers may not know a topic; longer if it was just created."""
+    """Return the moment up to which brokers may not know a topic. It is later if the topic was just created."""
     usual = Deadline.after(UNKNOWN_MS)
     created_at = _CREATED_AT.get((servers, topic))
     if created_at is None:

@@ -14,6 +14,7 @@ from fencepost.kafka.errors import AuthorizationError, BrokerRefusedError, Kafka
 class Code(IntEnum):
     """The error codes that fencepost treats specially (https://kafka.apache.org/protocol#protocol_error_codes)."""
 
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
@@ -60,7 +61,7 @@ class Code(IntEnum):
 
 
 EPOCH_IS_DEAD: Final = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED})
-"""The producer's epoch is not the transactional id's any more: the transaction expired, or a newer instance began."""
+"""Error codes for an outdated epoch of a transactional id: its transaction expired, or a newer instance took over."""
 
 LEADER_MOVED: Final = frozenset(
     {
@@ -69,10 +70,10 @@ LEADER_MOVED: Final = frozenset(
         Code.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
-"""Retriable after a refresh of the metadata."""
+"""Error codes after which a request can be retried with refreshed metadata."""
 
 COORDINATOR_MOVED: Final = frozenset({Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
-"""Retriable after a new look-up of the coordinator."""
+"""Error codes after which a request can be retried when the coordinator was looked up again."""
 
 PASSING: Final = frozenset(
     {
@@ -81,16 +82,16 @@ PASSING: Final = frozenset(
         Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.CONCURRENT_TRANSACTIONS,
     }
 )  # fmt: skip
-"""Retriable after a pause."""
+"""Error codes after which a request can be retried after a pause."""
 
 
 def response_class(request: Any) -> Any:
-    """Return the class of a request's answer, given the request or its class."""
+    """Return the class of the answer to a request. `request` is the request or its class."""
     return ResponseClassRegistry._response_class_registry[request.API_KEY]  # noqa: SLF001 - its public look-up wants an encoded header
 
 
 def decode(response: Any, frame: bytes, version: int) -> Any:
-    """Return a frame (after its size) as an instance of the answer's class."""
+    """Decode a frame (without its size) as an instance of the answer's class."""
     return response.decode(frame, version=version, header=True)
 
 
@@ -103,12 +104,12 @@ def code_name(code: int) -> str:
 
 
 def is_retriable(code: int) -> bool:
-    """Whether a request may be retried after an error code: leaders or coordinators move, time-outs."""
+    """Whether a request may be retried after an error code, such as a moved leader or coordinator, or a time-out."""
     return issubclass(kafka_python_errors.for_code(code), kafka_python_errors.RetriableError)
 
 
 def refused(request: str, code: int, detail: str | None = None) -> KafkaError:
-    """Return the error for a code without a separate class. `request` is for example "creating topic orders"."""
+    """Return the error for a code that has no class of its own. `request` is for example "creating topic orders"."""
     if code == Code.CLUSTER_AUTHORIZATION_FAILED:
         return AuthorizationError("the cluster", f"the right needed for {request}")
     return BrokerRefusedError(request, code, code_name(code), detail)

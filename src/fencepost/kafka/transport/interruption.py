@@ -1,4 +1,4 @@
-"""Lets another thread end waits for brokers: for answers, and pauses before the next attempt."""
+"""Lets another thread end a wait for brokers: a wait for an answer, or a pause before the next attempt."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Interruption:
         return self._requested.is_set()
 
     def request(self) -> None:
-        """End all present and future waits."""
+        """End the current wait, and every later one."""
         self._requested.set()
         with self._lock:
             for connection in self._held:
                 connection.interrupt()
 
     def take(self, config: ClientConfig, address: Address, deadline: Deadline) -> Connection:
-        """Take a connection out of the pool. Raises as that does, and BrokerUnavailableError if it is too late."""
+        """Take a connection from the pool. Raises the pool's errors, and BrokerUnavailableError if waiting must end."""
         self.check()
         connection = POOL.take(config, address, deadline=deadline, opening=self._hold)
         self._hold(connection)
         return connection
 
     def give_back(self, config: ClientConfig, connection: Connection) -> None:
-        """Put a connection back into the pool, which closes it if something is in flight."""
+        """Return a connection to the pool, which closes it if a request is in flight."""
         with self._lock:
             self._held.discard(connection)
         if self.requested:
@@ -48,7 +48,7 @@ class Interruption:
         POOL.give_back(config, connection)
 
     def sleep(self, seconds: float) -> None:
-        """Pause. Raises BrokerUnavailableError if it was interrupted."""
+        """Pause. Raises BrokerUnavailableError if waiting must end."""
         self._requested.wait(seconds)
         self.check()
 

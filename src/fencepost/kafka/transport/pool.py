@@ -1,7 +1,7 @@
-"""Idle connections of this process, kept so that the next job or transaction need not open new ones.
+"""Idle connections of this process. They are kept so that the next job or transaction need not open new ones.
 
-A connection belongs to one user at a time. Only connections without requests in flight are returned; after a fork the
-child starts with none, because it would share its parent's sockets.
+A connection belongs to one user at a time. Only connections without requests in flight are kept. After a fork, the
+child process starts without connections, because it would share its parent's sockets.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.transport.connection import Address, Connection
 
 _MOST_IDLE: Final = 8
-"""The maximum number of idle connections per broker and configuration; several tasks may write at once."""
+"""The maximum number of idle connections for each broker and configuration. Several tasks may write at once."""
 
 _SWEEP_S: Final = 30.0
-"""Seconds between searches for unused connections, such as the connections of a deleted task."""
+"""The interval, in seconds, at which connections that were idle for too long are closed."""
 
 
 class ConnectionPool:
@@ -35,12 +35,12 @@ class ConnectionPool:
         self._users: Counter[ClientConfig] = Counter()
 
     def join(self, config: ClientConfig) -> None:
-        """Record a user of a configuration's connections, until `leave`."""
+        """Register a user of a configuration's connections. The user calls `leave` when it is done."""
         with self._lock:
             self._users[config] += 1
 
     def leave(self, config: ClientConfig) -> None:
-        """Record that a user is done; with the last one the idle connections of the configuration are closed."""
+        """Unregister a user. After the last user, the configuration's idle connections are closed."""
         useless: list[Connection] = []
         with self._lock:
             self._users[config] -= 1
@@ -59,7 +59,10 @@ class ConnectionPool:
         deadline: Deadline | None = None,
         opening: Callable[[Connection], None] = lambda _: None,
     ) -> Connection:
-        """Return an idle connection, or open one, with the last arguments of `Connection`. Raises as that does."""
+        """Return an idle connection, or open one. `deadline` and `opening` are passed to `Connection`.
+
+        Raises the errors of `Connection`.
+        """
         while True:
             with self._lock:
                 idle = self._idle.get((config, address))
@@ -84,7 +87,7 @@ class ConnectionPool:
             useless.close()
 
     def _sweep(self) -> list[Connection]:
-        """Periodically remove the connections that were idle for too long."""
+        """From time to time, remove and return the connections that were idle for too long."""
         now = time.monotonic()
         if now < self._swept_at + self._sweep_s:
             return []
@@ -109,7 +112,7 @@ class ConnectionPool:
             connection.close()
 
     def forget_after_fork(self) -> None:
-        """Drop inherited state: a thread that does not exist in this process may hold the lock."""
+        """Drop inherited state. A thread that does not exist in this process may have held the lock."""
         self._lock = threading.Lock()
         self._users.clear()
         self.close()

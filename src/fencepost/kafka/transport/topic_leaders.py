@@ -1,4 +1,4 @@
-"""Finds the leaders of a topic's partitions, for the control plane."""
+"""Finds the leaders of a topic's partitions, for administration and for reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_LEADER: Final = -1
 
 
 def topic_row(client: BrokerClient, topic: str, timeout_ms: float | None = None) -> Any:
-    """Return the metadata of a topic, with any error code. Never creates the topic."""
+    """Return the metadata of a topic, whatever its error code. Never creates the topic."""
     return client.metadata([topic], timeout_ms=timeout_ms).topics[0]
 
 
@@ -31,7 +31,7 @@ def metadata_error(code: int, topic: str) -> KafkaError:
 
 
 def topic_leaders(client: BrokerClient, topic: str, deadline: Deadline) -> dict[int, int]:
-    """Return the leader of each partition, waiting for elections until the deadline.
+    """Return the leader of each partition. If there is none, wait for an election until the deadline.
 
     Raises TopicNotFoundError, AuthorizationError, and one of TRANSIENT if no leader is elected in time.
     """
@@ -39,7 +39,7 @@ def topic_leaders(client: BrokerClient, topic: str, deadline: Deadline) -> dict[
 
 
 def wait_for_leaders(client: BrokerClient, topics: Iterable[str], deadline: Deadline) -> dict[str, Any]:
-    """Return the metadata of each topic once all partitions have a leader. Raises as `topic_leaders`."""
+    """Return the metadata of each topic once all partitions have a leader. Raises the errors of `topic_leaders`."""
     graces = {topic: unknown_until(client.config.bootstrap_servers, topic) for topic in topics}
     found: dict[str, Any] = {}
     while waiting := [topic for topic in graces if topic not in found]:
@@ -72,7 +72,10 @@ def _leaders(row: Any) -> dict[int, int]:
 
 
 class TopicLeaders:
-    """The leaders of a topic's partitions, known for `metadata.max.age.ms` or until they are forgotten."""
+    """The leaders of a topic's partitions.
+
+    The leaders are remembered for `metadata.max.age.ms`, or until `forget` is called.
+    """
 
     def __init__(self, client: BrokerClient, topic: str) -> None:
         self._client = client
@@ -81,16 +84,17 @@ class TopicLeaders:
         self._learnt_at: float | None = None
         self._forgotten_at: float | None = None
         self.topic_id: UUID | None = None
-        """The id of the topic when it was last asked for; None before that, and from brokers before 2.8."""
+        """The id of the topic at the last request; None before that, and from brokers before Kafka 2.8."""
 
     def find(self, deadline: Deadline, max_age_ms: float | None = None) -> dict[int, int]:
-        """Return the leader of each partition, learnt at most `max_age_ms` ago. Raises as `topic_leaders` does."""
+        """Return the leader of each partition, at most `max_age_ms` old. Raises the errors of `topic_leaders`."""
         max_age_ms = self._client.config.metadata_max_age_ms if max_age_ms is None else max_age_ms
         if self._learnt_at is None or self._is_stale(self._learnt_at, max_age_ms):
-            # Before the request: changes during the request may be missing in the answer.
+            # The age counts from the start of the request, because the answer may lack changes during the request.
             learnt_at = time.monotonic()
             row = _row_with_leaders(self._client, self._topic, deadline)
-            # A broker that lags behind may not know a new partition that another one reported.
+            # Known partitions are kept, because partitions never disappear, but a broker may not know a new partition
+            # yet.
             same = row.topic_id is not None and row.topic_id == self.topic_id
             self._known = (self._known if same else {}) | _leaders(row)
             self._learnt_at, self.topic_id = learnt_at, row.topic_id

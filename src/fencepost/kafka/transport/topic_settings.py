@@ -15,14 +15,14 @@ from fencepost.kafka.transport.error_codes import Code
 _TOPIC_RESOURCE: Final = 2
 _MESSAGE_BYTES: Final = "max.message.bytes"
 DISKLESS: Final = "diskless.enable"
-"""The topic setting of KIP-1150."""
+"""The topic setting that makes a topic diskless (KIP-1150)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """`message_bytes` is `max.message.bytes`, None if the principal may not describe a topic's settings.
+    """`message_bytes` is `max.message.bytes`; None if the principal may not describe a topic's settings.
 
-    A topic that is known to be `diskless` (KIP-1150) takes no transactional records.
+    A topic that is known to be `diskless` (KIP-1150) does not accept transactional records.
     """
 
     message_bytes: int | None
@@ -32,9 +32,11 @@ class TopicSettings:
 def ask_settings(
     ask: Callable[[Any, Deadline], Any], topics: Sequence[str], deadline: Deadline
 ) -> dict[str, TopicSettings]:
-    """Return the settings of topics, as far as the brokers know and show them; `ask` sends a request to any broker.
+    """Return the settings of topics. Settings that the brokers do not show are unknown.
 
-    Raises as `ask`.
+    `ask` sends a request to any broker.
+
+    Raises the errors of `ask`, except for UnsupportedBrokerError.
     """
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(

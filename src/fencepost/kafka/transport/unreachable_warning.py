@@ -1,4 +1,4 @@
-"""Warns about unreachable brokers while clients keep retrying."""
+"""Warns of unreachable brokers while clients keep retrying."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 _LOG: Final = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 3.0
-"""How long brokers may be silent before a warning: restarts and elections take a moment."""
+"""How long brokers may be silent before a warning, because restarts and elections take a moment."""
 
 _INTERVAL_S: Final = 30.0
 
-# One process has many clients of a cluster, and all of them see the same silence.
+# The last warning of each cluster. One process has many clients of a cluster, and all of them see the same silence.
 _TOLD_AT: Final[dict[str, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """Since when no broker of a cluster has answered, and when that was noticed last; on the monotonic clock."""
+    """When brokers of a cluster stopped answering, and when a client last noticed it, on the monotonic clock."""
 
     since: float
     noticed: float
@@ -31,15 +31,15 @@ _SILENCES: Final[dict[str, _Silence]] = {}
 
 
 def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> None:
-    """Take note that no broker has answered since a moment on the monotonic clock, and warn of it.
+    """Record that no broker has answered since a moment on the monotonic clock, and warn of it.
 
-    There is no warning in the first seconds, and at most one within 30 s for each cluster. A silence lasts over several
-    requests, until `note_answer`.
+    There is no warning in the first seconds, and then at most one in 30 s for each cluster. A silence may last over
+    several requests, until `note_answer`.
     """
     servers = ",".join(bootstrap_servers)
     now = time.monotonic()
     before = _SILENCES.get(servers)
-    # No requests for a while: the brokers may have been back in between.
+    # There were no requests for a while: the brokers may have been available in between.
     if before is not None and since - before.noticed < _INTERVAL_S:
         since = min(since, before.since)
     _SILENCES[servers] = _Silence(since, now)
@@ -54,7 +54,7 @@ def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> No
 
 
 def note_answer(bootstrap_servers: Sequence[str]) -> None:
-    """Take note that a broker of the cluster has answered."""
+    """Record that a broker of the cluster has answered."""
     _SILENCES.pop(",".join(bootstrap_servers), None)
 
 

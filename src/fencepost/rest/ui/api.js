@@ -1,4 +1,4 @@
-// Requests to the worker: the REST API above this folder, and what only the page needs below api/.
+// Requests to the worker: to the REST API, one folder above this page, and to api/, whose answers only the page needs.
 
 const LOOK_SECONDS = 30;
 
@@ -6,7 +6,7 @@ export const OFFSETS = 200;
 
 export class Refused extends Error {}
 
-// Whether this browser keeps numbers as they are written: 1.0 stays 1.0, and a long beyond 2^53 is not rounded.
+// Whether this browser can keep the digits of JSON numbers: 1.0 stays 1.0, and a long beyond 2^53 is not rounded.
 export const keepsNumbers = typeof JSON.rawJSON === "function";
 
 export function exact(text) {
@@ -23,7 +23,7 @@ async function request(method, path, body, parse = JSON.parse) {
   }
   let response;
   try {
-    // The address of the page without the user and password that it may have been opened with: fetch refuses these.
+    // location.href has no user and password, even if the page was opened with them: fetch would refuse such a URL.
     response = await fetch(new URL(path, location.href), options);
   } catch {
     throw new Refused("The worker does not answer");
@@ -39,8 +39,8 @@ async function request(method, path, body, parse = JSON.parse) {
   return answer;
 }
 
-// Looks now, and again some time after the end of each look, so that a slow worker gets no second question meanwhile.
-// Returns what ends it.
+// Calls `look` now, and again `ms` after each call has ended, so that a slow worker never gets two requests at once. Returns
+// a function that ends the calls.
 export function repeat(look, ms) {
   let timer = null;
   let ended = false;
@@ -60,7 +60,7 @@ export const api = {
   remove: (name) => request("DELETE", connector(name)),
   info: (name) => request("GET", connector(name)),
   status: (name) => request("GET", connector(name, "/status")),
-  // A connector may have tens of thousands: the page asks again every two seconds.
+  // A limit, because a connector may have tens of thousands of offsets, and the page requests them every two seconds.
   offsets: (name) => request("GET", connector(name, `/offsets?limit=${OFFSETS}`), undefined, exact),
   alterOffsets: (name, offsets) => request("PATCH", connector(name, "/offsets"), { offsets }),
   resetOffsets: (name) => request("DELETE", connector(name, "/offsets")),

@@ -1,4 +1,5 @@
-// The page of a worker: an overview of the group, a connector, or a topic, by the part of the address after #.
+// The page of a worker. The part of the URL after # selects the view: the group, a connector, a topic, or the form for a new
+// connector.
 
 import { render } from "./vendor/preact.mjs";
 import { useEffect, useReducer } from "./vendor/hooks.mjs";
@@ -38,7 +39,8 @@ function Connection() {
   return html`<span role="status" class=${connected ? "" : "error"}>${text}</span>`;
 }
 
-// Where one types, Escape leaves the field, with what was typed. A form that is half filled in stays.
+// In a field, Escape leaves the field and keeps its text. Elsewhere it returns to the overview, except from the form for a
+// new connector, which may be half filled in.
 function onEscape(event) {
   if (event.key !== "Escape" || location.hash.length <= 2) return;
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) event.target.blur();
@@ -46,13 +48,13 @@ function onEscape(event) {
   else location.hash = "#/";
 }
 
-// Another view begins at its top, also for a keyboard and a screen reader.
+// Shows a new view from its top, and moves the focus there, for keyboards and screen readers.
 function enter() {
   document.getElementById("main").focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 
-// As a link to a place in the page would, whose address names something else.
+// Moves the focus to the content, without changing the part of the URL after #, which selects the view.
 function skip(event) {
   event.preventDefault();
   document.getElementById("main").focus();

@@ -1,4 +1,4 @@
-// Properties of a connector with documentation, checked by the worker as one types: of one that runs, or of a new one.
+// The properties of a connector, existing or new, with their documentation. The worker validates them while the user types.
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api } from "./api.js";
@@ -7,12 +7,13 @@ import { live } from "./live.js";
 
 const PAUSE_MS = 400;
 
-// As the worker tells passwords without a definition, by their names.
+// The worker uses the same names to recognise passwords among properties without a definition.
 const SECRET = /(password|sasl\.jaas\.config|ssl\.keystore\.key|secret)$/i;
 
 const BOOLEANS = ["true", "false"];
 
-// Without `onRemove` an empty field is a property that is not set. Secrets that are saved come as references or stars.
+// Without `onRemove`, an empty field means that the property is not set. The worker shows saved passwords only as
+// placeholders of config providers, or as stars.
 export function Property({ name, value, info, errors, onInput, onRemove }) {
   const { definition, value: checked } = info ?? {};
   const recommended = checked?.recommended_values ?? [];
@@ -25,15 +26,15 @@ export function Property({ name, value, info, errors, onInput, onRemove }) {
       list=${known.length ? `${id}-values` : null} aria-invalid=${errors.length > 0} aria-describedby="${id}-told"
       onInput=${(event) => onInput(event.target.value)} />
     ${known.length ? html`<datalist id="${id}-values">${known.map((each) => html`<option value=${each} />`)}</datalist>` : null}
-    ${onRemove ? html`<button type="button" class="small" onClick=${onRemove} aria-label=${`Remove ${name}`}>remove</button>` : html`<span />`}
+    ${onRemove ? html`<button type="button" class="small" onClick=${onRemove} aria-label=${`Remove ${name}`}>remove</button>` : null}
     <div id="${id}-told">${errors.map((error) => html`<p class="error" role="alert">${error}</p>`)}
       <p class="doc">${definition ? definition.documentation : info ? "The connector does not define this property." : ""}
         ${definition?.default_value ? html` Default: <code>${definition.default_value}</code>.` : null}</p></div>
   </div>`;
 }
 
-// What the worker says of a draft: `infos` by name of the newest answer, which is about this draft only if `checked`.
-// A worker that was away is asked once it is back.
+// Lets the worker validate a draft. `infos` has the newest answer's properties by name; the answer is for this draft only if
+// `checked`. If the worker was unreachable, the draft is validated when it answers again.
 export function useChecks(draft) {
   const [checks, setChecks] = useState({ of: null, found: null });
   const [told, setTold] = useState("");
@@ -54,7 +55,7 @@ export function useChecks(draft) {
   return { infos, groups: checks.found?.groups ?? [], checked: checks.of === key, faulty, told, setTold };
 }
 
-// Opens the group of a property, and goes to its field. Returns whether it has one.
+// Opens the group of a property, and moves the focus to the property's field. Returns whether the property has a field.
 export function lead(name) {
   const field = document.getElementById(`config-${name}`);
   const group = field?.closest("details");
@@ -66,7 +67,8 @@ export function lead(name) {
 const Names = ({ names, go }) => names.map((name, at) => html`${at ? ", " : ""}<button type="button" class="link"
   onClick=${() => go(name)}>${name}</button>`);
 
-// Which properties keep a draft from being saved: `missing` ones that nobody has filled in, and others. Each leads to its field.
+// Lists the properties that must be corrected before a draft can be saved: the `missing` ones, which are not filled in, and
+// the invalid ones. Each name is a link to its field.
 export function Outcome({ checks, missing, go, otherwise }) {
   const wrong = checks.faulty.filter((name) => !missing.includes(name));
   if (!checks.checked) return checks.told ? "Not checked." : "Checking ...";
@@ -81,7 +83,7 @@ export function Configuration({ name, config }) {
   const checks = useChecks(draft);
   const { infos, checked, faulty, told, setTold } = checks;
   const changed = JSON.stringify(draft) !== JSON.stringify(config);
-  // What was saved, here or elsewhere, is what is edited from then on.
+  // When a configuration is saved, here or elsewhere, the draft becomes the saved configuration.
   useEffect(() => { setDraft(config); }, [JSON.stringify(config)]);
   const unset = [...infos.values()].filter((info) => info.definition && !(info.value.name in draft));
   const missing = faulty.filter((key) => !(key in draft));

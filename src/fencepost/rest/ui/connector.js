@@ -11,7 +11,7 @@ const REFRESH_MS = 2000;
 
 async function loaded(name) {
   const [info, status, activity] = await Promise.all([api.info(name), api.status(name), api.activity(name)]);
-  // These may be refused, for example while an offsets topic cannot be read: the rest is shown nevertheless.
+  // These requests may fail, for example while an offsets topic cannot be read. Everything else is shown nevertheless.
   const [offsets, topics] = await Promise.allSettled([api.offsets(name), api.topics(name)]);
   return {
     info, status, tasks: activity.tasks,
@@ -26,13 +26,13 @@ function Actions({ name, state, failed, onDone }) {
   const [told, setTold] = useState("");
   const run = (action) => () => action(name).then(() => { setTold(""); onDone(); }, (error) => setTold(error.message));
   const stop = (of) => (confirm(`Stop ${printable(of)}? Its tasks end; configuration and offsets stay.`) ? api.stop(of) : Promise.resolve());
-  const remove = (of) => (confirm(`Delete ${printable(of)}? Its tasks end. Its offsets stay: a connector of that name goes on after them.`)
+  const remove = (of) => (confirm(`Delete ${printable(of)}? Its tasks end. Its offsets stay: a new connector with this name continues from them.`)
     ? api.remove(of).then(() => { location.hash = "#/"; }) : Promise.resolve());
   const paused = state === "PAUSED" || state === "STOPPED";
   return html`<p class="line">
     ${paused ? html`<button onClick=${run(api.resume)}>Resume</button>` : html`<button onClick=${run(api.pause)}>Pause</button>`}
     <button onClick=${run(stop)} disabled=${state === "STOPPED"}>Stop</button>
-    <button onClick=${run(api.restart)} disabled=${!failed}>Restart what failed</button>
+    <button onClick=${run(api.restart)} disabled=${!failed}>Restart failed parts</button>
     <button class="danger" onClick=${run(remove)}>Delete</button></p><${Problem} text=${told} />`;
 }
 
@@ -48,7 +48,7 @@ function Tasks({ status, tasks }) {
       const of = known.get(task.id);
       const figures = of ? [count(of.rate), count(of.records), size(of.bytes), count(of.lag), count(of.skipped), count(of.transactions),
         count(of.aborted), ago(of.open_since), ago(of.last_commit), count(of.restarts)] : titles.slice(3).map(() => "");
-      return html`<tr key=${task.id}><th scope="row">${task.id}</th>
+      return html`<tr key=${task.id}><th scope="row" data-label="task">${task.id}</th>
         <td data-label="state"><${State} state=${task.state} /></td><td data-label="worker"><code>${task.worker_id}</code></td>
         ${figures.map((figure, at) => html`<td data-label=${titles[at + 3]} class="number">${figure}</td>`)}</tr>`;
     })}</tbody></table></section>`;
@@ -60,7 +60,7 @@ function Traces({ status }) {
     html`<section key=${what}><h2>${what} ${part.state === "FAILED" ? "failed" : "reports"}</h2><pre tabindex="0">${part.trace}</pre></section>`);
 }
 
-// The offsets before the last change that was seen while the page is open.
+// Adds to each offset its former value and the time of the change, if it changed while the page was open.
 function useBefore(offsets) {
   const seen = useRef(new Map());
   return offsets.map(({ partition, offset }) => {
@@ -74,7 +74,7 @@ function useBefore(offsets) {
   });
 }
 
-// One source offset as JSON, to change. An empty field removes it.
+// A form to change one source offset, as JSON. An empty field removes the offset.
 function OffsetForm({ row, stopped, onSave, onEnd }) {
   const [text, setText] = useState(row.now);
   const [opened, setOpened] = useState(row.now);
@@ -122,16 +122,17 @@ function Offsets({ name, state, offsets, more, problem, onDone }) {
     ${keepsNumbers && row ? html`<${OffsetForm} key=${row.key} row=${row} stopped=${state === "STOPPED"} onSave=${(changes) => after(api.alterOffsets(name, changes))} onEnd=${end} />` : null}
     <p class="line">${changeable ? html`<button class="danger" disabled=${!rows.length} onClick=${reset}>Reset all offsets</button>`
       : html`<span class="doc">${keepsNumbers ? "Stop the connector to change its offsets."
-        : "This browser rounds long numbers: change offsets by the REST API, or with a newer one."}</span>`}<span role="status">${told}</span></p></section>`;
+        : "This browser rounds long numbers: change offsets by the REST API, or with a newer browser."}</span>`}<span role="status">${told}</span></p></section>`;
 }
 
-// A break longer than two steps is one where no worker took figures.
+// Adds a gap where two points are more than two steps apart: no worker recorded figures there.
 function withGaps(points, seconds) {
   return points.flatMap((point, at) => (at && point[0] - points[at - 1][0] > 2.5 * seconds
     ? [[points[at - 1][0] + seconds, null, null], point] : [point]));
 }
 
-// The hour before this page was opened, as the workers keep it, and from then on what they report every two seconds.
+// Plots of the workers' history, the hour before this page was opened, and of the figures that the page got every two
+// seconds since then.
 function Figures({ name, live }) {
   const [past, setPast] = useState({ history: [], seconds: 20 });
   const [problem, setProblem] = useState("");
@@ -162,17 +163,17 @@ export function Connector({ name, live }) {
     return html`<h1>${name}</h1>${problem ? html`<${Problem} text=${problem} />` : html`<p role="status">Asking the worker ...</p>`}`;
   }
   const { info, status, tasks } = found;
-  // As in the overview: a connector that runs with a failed task has failed for whoever waits for its records.
+  // As in the overview, a running connector with a failed task is shown as FAILED, because records are missing.
   const state = worst({ state: status.connector.state, tasks: status.tasks });
   return html`<h1>${name} <${State} state=${state} /></h1>
-    <p><code>${info.config["connector.class"]}</code> on <code>${status.connector.worker_id}</code></p>
+    <p><code>${info.config["connector.class"]}</code>${status.connector.version ? ` ${status.connector.version}` : ""} on <code>${status.connector.worker_id}</code></p>
     <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state}
       failed=${state === "FAILED"} onDone=${look} />
     <${Problem} text=${live.rows.get(name)?.error} /><${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
     ${tasks.length ? html`<section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>` : null}
     <${Figures} name=${name} live=${live} />
     <section><h2>Topics</h2>${found.topics.length ? null : html`<p>It is not known to have written to a topic.</p>`}<ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
-      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and why readers may not see some</li>`)}</ul></section>
+      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: its last records, and the transactions that hide records from readers</li>`)}</ul></section>
     <${Offsets} name=${name} state=${status.connector.state} offsets=${found.offsets} more=${found.moreOffsets} problem=${found.offsetsProblem} onDone=${look} />
     <${Logs} name=${name} />
     <${Configuration} name=${name} config=${info.config} />`;

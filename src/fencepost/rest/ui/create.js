@@ -7,12 +7,13 @@ import { Problem, html } from "./format.js";
 import { live } from "./live.js";
 
 const FIRST = ["connector.class", "name"];
+const VERSION = "connector.plugin.version";
 
 function isFirst({ definition }) {
   return definition.required || definition.importance === "HIGH";
 }
 
-// Errors of fields that nobody touched yet would greet the user with red: they show once one has typed there.
+// The errors of a field are shown only after the user has changed the field. Otherwise a new form would be full of errors.
 function Group({ title, infos, draft, touched, set }) {
   const open = infos.some(({ definition }) => definition.required);
   const given = infos.filter((info) => info.value.name in draft).length;
@@ -26,11 +27,12 @@ function Group({ title, infos, draft, touched, set }) {
     })}</details>`;
 }
 
-// What is set and not defined, for example by the class that was chosen before: it would be sent unseen.
+// The properties that are set but not defined, for example because they belong to the class that was chosen before. They are
+// shown, because they will be sent.
 function Others({ infos, draft, set }) {
   const [added, setAdded] = useState("");
   const names = Object.keys(draft).filter((name) => !FIRST.includes(name) && !infos.get(name)?.definition).sort();
-  // One that is there already is led to.
+  // If the property already has a field, the focus moves to that field.
   const add = () => {
     const name = added.trim();
     if (name && !lead(name)) set(name, "", true);
@@ -44,13 +46,19 @@ function Others({ infos, draft, set }) {
       <button type="button" disabled=${!added.trim()} onClick=${add}>Add a property</button></p></details>`;
 }
 
-// Properties of the connector's class that have no group come first.
+// Returns pairs of a group's title and its properties. The first group has the connector's properties without a group.
 function byGroup({ infos, groups }) {
   const defined = [...infos.values()].filter((info) => info.definition && !FIRST.includes(info.value.name));
   const members = (wanted) => defined.filter((info) => wanted(info.definition.group))
     .sort((a, b) => isFirst(b) - isFirst(a) || a.definition.order - b.definition.order);
   return [["Of this connector", members((group) => !groups.includes(group))],
     ...groups.map((title) => [title, members((group) => group === title)])].filter(([, found]) => found.length);
+}
+
+// Pairs of an option's value and its plugin. If plugin.path has a class in several versions, each has an option.
+function options(plugins) {
+  const several = ({ class: name }) => plugins.filter((each) => each.class === name).length > 1;
+  return plugins.map((each) => [several(each) ? `${each.class} ${each.version}` : each.class, each]);
 }
 
 export function Create() {
@@ -63,27 +71,36 @@ export function Create() {
   useEffect(() => {
     api.plugins().then((found) => { setPlugins(found); setTold(""); }, (error) => setTold(error.message));
   }, [live.connected]);
-  // An empty field is a property that is not set, unless it was added by name.
+  // An empty field means that the property is not set, unless the user added the property by its name.
   const set = (key, value, added = false) => {
     const { [key]: _, ...others } = draft;
     setDraft(value === "" && !added ? others : { ...others, [key]: value });
     setTouched(new Set(touched).add(key));
   };
   const plugin = draft["connector.class"];
+  const choices = options(plugins).filter(([, each]) => each.class === plugin);
+  const chosen = choices.find(([, { version }]) => version === draft[VERSION]) ?? choices[0];
+  const choose = (value) => {
+    const { "connector.class": _, [VERSION]: __, ...others } = draft;
+    const [, found] = options(plugins).find(([option]) => option === value) ?? [];
+    const version = found && value !== found.class ? { [VERSION]: found.version } : {};
+    setDraft(found ? { ...others, "connector.class": found.class, ...version } : others);
+    setTouched(new Set(touched).add("connector.class"));
+  };
   const missing = faulty.filter((name) => !touched.has(name));
   const create = (event) => {
     event.preventDefault();
     setCreating(true);
     setTold("");
     api.create(draft.name, draft).then(
-      // The worker takes blanks around the name away.
+      // The name in the answer, because the worker removes blanks around a name.
       ({ name }) => { location.hash = `#/connectors/${encodeURIComponent(name)}`; },
       (error) => { setTold(error.message); setCreating(false); });
   };
   return html`<h1>Create a connector</h1><form onSubmit=${create} autocomplete="off">
-    <p class="line"><label>Connector <select id="plugin" value=${plugin ?? ""} onChange=${(event) => set("connector.class", event.target.value)}>
+    <p class="line"><label>Connector <select id="plugin" value=${chosen?.[0] ?? ""} onChange=${(event) => choose(event.target.value)}>
       <option value="">Choose one</option>
-      ${plugins.map((each) => html`<option value=${each.class}>${each.class}${each.version ? ` ${each.version}` : ""}</option>`)}
+      ${options(plugins).map(([option, each]) => html`<option value=${option}>${each.class}${each.version ? ` ${each.version}` : ""}</option>`)}
     </select></label></p>
     ${plugin && infos.size ? html`
       <${Property} name="name" value=${draft.name ?? ""} info=${infos.get("name")}

@@ -3,8 +3,8 @@
 import { h } from "./vendor/preact.mjs";
 import htm from "./vendor/htm.mjs";
 
-// What is not seen, or turns the direction of a text, would show another name than the one that is there: it is escaped as
-// logs and JSON do it. The two joiners are part of letters.
+// Invisible characters, and characters that change the direction of a text, could make a name look like another name. They
+// are escaped as in logs and JSON, except for the two joiners, which are parts of letters.
 const UNSEEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 export const printable = (text) => text.replace(UNSEEN, (each) => each.split("").map(escaped).join(""));
@@ -19,7 +19,7 @@ export const count = (value) => (value === null || value === undefined ? "" : wh
 
 export const many = (number, thing) => `${whole.format(number)} ${thing}${number === 1 ? "" : "s"}`;
 
-// The head of a table whose columns from `firstNumber` on are figures.
+// The head of a table. Its columns from number `firstNumber` on contain figures.
 export const Head = ({ titles, firstNumber }) => html`<thead><tr>${titles.map((title, at) =>
   html`<th scope="col" class=${at >= firstNumber ? "number" : ""}>${title}</th>`)}</tr></thead>`;
 
@@ -36,7 +36,7 @@ export function span(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-// Ages are by the clock of the worker: that of a reader may differ.
+// Ages are computed with the worker's clock, because the browser's clock may differ.
 let ahead = 0;
 export const setClock = (ms) => { ahead = ms - Date.now(); };
 export const now = () => Date.now() + ahead;

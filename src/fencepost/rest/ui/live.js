@@ -3,13 +3,15 @@
 import { setClock } from "./format.js";
 
 const KEPT = 300;
-// A worker sends something every few seconds. Browsers notice neither that it is frozen nor that the network is gone.
+// A worker sends an event every few seconds. If no event arrives, the page itself reconnects, because browsers do not notice
+// a frozen worker or a lost network.
 const CHECK_MS = 1_000;
 const SILENT_MS = 10_000;
 const LOST_MS = 30_000;
 const AGAIN_MS = 2_000;
 
-// `since`: when the rates begin, in ms. Those before a break are dropped: the worker's history has them.
+// The rates begin at `since`, in ms. After an interruption, the earlier rates are dropped, because the worker's history has
+// them.
 export const live = {
   group: null, rows: new Map(), rates: new Map(), since: null, problem: "", connected: false, heard: null,
 };
@@ -80,9 +82,10 @@ function connect() {
   }, CHECK_MS);
   source.onerror = () => {
     errors += 1;
-    // An answer other than a stream, as proxies give while a worker restarts: browsers do not ask again by themselves.
+    // The answer was not a stream, for example a proxy's error while a worker restarts. Then browsers do not reconnect by
+    // themselves.
     if (source.readyState === EventSource.CLOSED) again(AGAIN_MS);
-    // The worker ends each stream after a while, which is followed by a new one.
+    // A single error is normal: the worker ends each stream after a while, and the browser reconnects.
     else if (errors > 1) setConnected(false);
   };
   source.onmessage = (message) => {
@@ -94,7 +97,8 @@ function connect() {
   return close;
 }
 
-// A browser opens six connections to a worker, for all tabs. One that nobody sees, or that its history keeps, holds none.
+// A browser opens at most six connections to a worker, for all its tabs. So hidden tabs, and pages that the browser keeps in
+// its history, close their stream.
 function onVisibility() {
   if (!document.hidden) end ??= connect();
   else if (end !== null) {

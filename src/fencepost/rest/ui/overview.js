@@ -52,7 +52,7 @@ function told(event) {
   return `${many(event.count, "fencing round")}${event.failed ? `, ${event.failed} failed` : ""}${took}`;
 }
 
-// Fencing rounds are those of the leader: the page of another worker leads to its page.
+// Only the leader knows the fencing rounds, so the pages of other workers link to the leader's page.
 function Leader({ group }) {
   const { leader } = group.membership;
   if (!leader || !/^https?:/.test(leader)) return html`no worker leads`;
@@ -65,7 +65,7 @@ function GroupEvents({ group }) {
   return html`<section><h2>Rebalances and fencing rounds</h2>
     <p>Generation ${generation}, <${Leader} group=${group} />${rebalancing ? html`. <b role="status">Rebalancing now</b>` : null}.</p>
     <ul class="plain events">${events.slice(0, 20).map((event) => html`<li key=${`${event.kind} ${event.at}`}>
-      ${event.at === null ? "before" : clock(event.at)}: ${told(event)}</li>`)}</ul></section>`;
+      ${event.at === null ? "earlier" : clock(event.at)}: ${told(event)}</li>`)}</ul></section>`;
 }
 
 function TopicQuestion() {
@@ -77,11 +77,11 @@ function TopicQuestion() {
   return html`<section><h2>Look into a topic</h2>
     <form class="line" onSubmit=${ask}>
       <label>Topic <input value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label>
-      <button>Look</button><span class="doc">Its last records, and what hides others from readers</span>
+      <button>Look</button><span class="doc">Its last records, and the transactions that hide records from readers</span>
     </form></section>`;
 }
 
-// Kept while another view is shown.
+// The filter, which is kept while another view is shown.
 let lastFilter = "";
 
 export function Overview({ live }) {

@@ -18,7 +18,7 @@ const STEPS = [
 
 const two = (number) => `${number}`.padStart(2, "0");
 
-// The labels of times, of 24 hours in each locale. Where another day begins, its date is below.
+// Returns the labels of the time axis: 24-hour times in every locale. The first label of a day has the date below the time.
 function times(_plot, splits, _axis, _space, step) {
   let day = "";
   return splits.map((seconds) => {
@@ -32,16 +32,16 @@ function times(_plot, splits, _axis, _space, step) {
   });
 }
 
-// Colors are looked up whenever something is drawn, because light and dark may change.
+// Colors are looked up at each drawing, because the user may switch between light and dark mode.
 const lines = () => {
   const stroke = () => color("--line");
   return { stroke: () => color("--text"), grid: { stroke }, ticks: { stroke } };
 };
 const axes = () => [{ ...lines(), values: times, incrs: STEPS, space: 80 }, { ...lines(), size: 70 }];
-// Half a label of a time fits at the right end.
+// The right padding has room for half of the last time label.
 const PADDING = [null, 32, null, null];
 
-// Keeps one uPlot in an element, as wide as it is.
+// Keeps one uPlot in an element, and as wide as the element.
 function usePlot(options, data, height) {
   const box = useRef(null);
   const plot = useRef(null);
@@ -61,8 +61,8 @@ function usePlot(options, data, height) {
   return box;
 }
 
-// Points of one figure: `seen` has [seconds since 1970, figure]. Where none was taken, for example because no worker ran, the
-// line has a gap.
+// Plots one figure: `seen` has pairs [seconds since 1970, figure]. A null is a gap in the line: no figure was recorded, for
+// example because no worker ran.
 export function FigurePlot({ seen, label }) {
   const data = [seen.map(([at]) => at), seen.map(([, figure]) => figure)];
   const box = usePlot(() => ({
@@ -77,7 +77,7 @@ const COLORS = { COMMITTED: "--good", ABORTED: "--bad", FENCED: "--fenced", OPEN
 
 const LABELLED_TASKS = 12;
 
-// A rectangle for each transaction, a line for each task.
+// Draws a rectangle for each transaction, in one row for each task.
 function drawTransactions(plot, bars) {
   const { ctx } = plot;
   ctx.save();

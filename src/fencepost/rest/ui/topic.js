@@ -1,4 +1,5 @@
-// What read_committed consumers can read of a topic, its last records, and the transactions that hide the rest.
+// A topic: the offsets up to which read_committed consumers can read, its last records, and the open transactions that hide
+// later records.
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api, repeat } from "./api.js";
@@ -25,14 +26,15 @@ function Transaction({ transaction, hidden, onAbort }) {
 
 const COUNTS = [10, 20, 50, 100];
 
-// Timestamps are what producers say: some are beyond what a calendar has.
+// Producers set timestamps freely, so some are outside of the range of Date.
 const time = (ms) => (ms < 0 ? "none" : ms > 8.64e15 ? `${ms}` : clock(ms));
 
-// Long texts scroll. They come as text of JSON, so that no number is rounded, and are never markup.
+// A key or value. The worker sends it as text, also JSON, so that no number is rounded. It is never interpreted as HTML.
+// Long texts scroll.
 function Data({ text, cut }) {
   if (text === null) return html`<span class="doc">null</span>`;
   return html`<div class="data" tabindex=${text.length > 300 ? 0 : null}><code>${text}</code>${
-    cut ? html`<span class="doc"> ... (longer than is shown)</span>` : null}</div>`;
+    cut ? html`<span class="doc"> ... (cut)</span>` : null}</div>`;
 }
 
 function Record({ record }) {
@@ -42,10 +44,10 @@ function Record({ record }) {
     <td data-label="key"><${Data} text=${record.key} cut=${cut.includes("key")} /></td>
     <td data-label="value"><${Data} text=${record.value} cut=${cut.includes("value")} />
       ${headers.length ? html`<details class="headers"><summary>${many(headers.length, "header")}</summary>${headers.map(([name, value]) =>
-        html`<p><code>${name}</code>: <code>${value ?? "null"}</code></p>`)}${cut.includes("headers") ? html`<p class="doc">Some are longer, or more, than is shown.</p>` : null}</details>` : null}</td></tr>`;
+        html`<p><code>${name}</code>: <code>${value ?? "null"}</code></p>`)}${cut.includes("headers") ? html`<p class="doc">Some headers are cut, or not shown.</p>` : null}</details>` : null}</td></tr>`;
 }
 
-// Asked for once, and again by the button: what one reads stays where it is.
+// The records are read once, and again only when the user asks for it: otherwise they would move while somebody reads them.
 function Records({ name }) {
   const [wanted, setWanted] = useState({ count: 20, connector: undefined });
   const [found, setFound] = useState(null);
@@ -85,7 +87,7 @@ export function Topic({ name }) {
     (error) => setProblem(error.message));
   useEffect(() => repeat(look, REFRESH_MS), [name]);
   const abort = async (id) => {
-    if (!confirm(`Abort the transaction of ${printable(id)}? Its producer is fenced; a running task of it fails or restarts.`)) return;
+    if (!confirm(`Abort the transaction of ${printable(id)}? Its producer is fenced: a running task that uses it fails or restarts.`)) return;
     try {
       await api.abort(id);
       await look();
@@ -101,12 +103,12 @@ export function Topic({ name }) {
       <p class="answer">${hidden.length
         ? `Readers at read_committed do not see the last ${many(hiddenIn(hidden.map((each) => each.partition)), "offset")} yet.`
         : "Readers at read_committed see everything: no open transaction hides records."}</p>
-      ${hidden.length && !view.transactions.length ? html`<p>No coordinator names an open transaction: it may have just
-        ended, or hang; then <code>fencepost transactions abort --topic</code> ends it.</p>` : null}
+      ${hidden.length && !view.transactions.length ? html`<p>No coordinator knows the open transaction. It may have just
+        ended. If it hangs, <code>fencepost transactions abort --topic</code> ends it.</p>` : null}
       ${view.transactions.map((each) => html`<${Transaction} key=${each.transactional_id} transaction=${each}
         hidden=${hiddenIn(each.partitions)} onAbort=${() => abort(each.transactional_id)} />`)}
       <table class="figures"><${Head} titles=${["partition", "readers see up to", "end", "hidden"]} firstNumber=${1} /><tbody>
-        ${view.partitions.map((each) => html`<tr key=${each.partition}><th scope="row">${each.partition}</th>
+        ${view.partitions.map((each) => html`<tr key=${each.partition}><th scope="row" data-label="partition">${each.partition}</th>
           <td data-label="readers see up to" class="number">${count(each.stable)}</td>
           <td data-label="end" class="number">${count(each.end)}</td>
           <td data-label="hidden" class="number">${count(each.end - each.stable)}</td></tr>`)}</tbody></table>

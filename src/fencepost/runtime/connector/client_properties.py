@@ -25,10 +25,10 @@ _LONGEST_TRANSACTION_TIMEOUT_MS: Final = 900_000
 
 
 def client_properties(worker: WorkerConfig, connector: ConnectorConfig | None, kind: ClientKind) -> dict[str, str]:
-    """Return the properties of a kind of client, for a connector or (None) for the worker itself.
+    """Return the properties of a kind of client, for a connector, or for the worker itself if `connector` is None.
 
-    All clients of a connector use the cluster that its producers write to, unless it overrides that. Raises ConfigError
-    if they would need the worker's credentials for other brokers.
+    All clients of a connector use the cluster that its producers write to, unless the connector overrides that. Raises
+    ConfigError if clients would need the worker's credentials for other brokers.
     """
     properties = worker.client_properties(kind)
     if connector is None:
@@ -68,13 +68,13 @@ def _workers_brokers(worker: WorkerConfig) -> str:
 
 
 def reading_config(worker: WorkerConfig, connector: ConnectorConfig) -> ClientConfig:
-    """Return the configuration for reading a connector's source offsets. Raises ConfigError."""
+    """Return the configuration of the client that reads a connector's source offsets. Raises ConfigError."""
     properties = client_properties(worker, connector, ClientKind.CONSUMER)
     return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
 
 
 def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[ConfigValue]:
-    """Return the first problem of each kind of client with overridden properties, on the property."""
+    """Check the overridden properties of each kind of client. Return the first error of each kind, on its property."""
     clients: dict[ClientKind, Callable[[WorkerConfig, ConnectorConfig], object]] = {
         ClientKind.PRODUCER: partial(producer_config, task=ConnectorTaskId(connector.name, 0)),
         ClientKind.CONSUMER: reading_config,
@@ -98,9 +98,9 @@ def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[Co
 def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:
     """Return the configuration of a task's producer. Raises ConfigError.
 
-    If `transaction.timeout.ms` is not set, it is chosen to exceed the configured interval: with Kafka's default of a
-    minute, transactions of the default interval of a minute would expire. A snapshot, and a transaction of the source,
-    get the longest time-out.
+    If `transaction.timeout.ms` is not set, it is chosen so that it exceeds the configured interval: with Kafka's
+    default of one minute, transactions of the default interval of one minute would expire. If a transaction may last
+    for a snapshot, or for a transaction of the source, the longest time-out is chosen.
     """
     properties = {"client.id": f"connector-producer-{task}"} | client_properties(worker, connector, ClientKind.PRODUCER)
     if connector.transaction_boundary in (TransactionBoundary.SNAPSHOT, TransactionBoundary.SOURCE):
@@ -113,9 +113,11 @@ def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: Conn
 
 
 def offset_producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:
-    """Return the configuration for writing a task's source offsets outside of transactions. Raises ConfigError.
+    """Return the configuration of the producer that writes a task's source offsets outside of transactions.
 
-    Offsets in the worker's own topic are written with the worker's principal. A flush is abandoned after
+    Raises ConfigError.
+
+    Offsets in the worker's own topic are written with the worker's principal. A flush is given up after
     `offset.flush.timeout.ms`.
     """
     by_worker = connector.offsets_storage_topic in (None, worker.offset_storage.name) and (

@@ -1,7 +1,7 @@
 """The passwords in connector configurations: which properties hold them, and how requests and answers hide them.
 
-The properties follow from the plugins' definitions. In answers passwords are HIDDEN, and HIDDEN in a request means the
-stored value.
+The plugins' definitions and the properties' names determine which properties these are. In answers, passwords are
+replaced by HIDDEN; HIDDEN in a request stands for the stored value.
 """
 
 from __future__ import annotations
@@ -16,27 +16,22 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.config.connector_config import plugin_aliases
-from fencepost.config.plugins import PluginKind, find_plugin, sources_of
+from fencepost.config.plugins import CHAINS, ROLES, PluginKind, find_plugin, sources_of
 from fencepost.config.worker_config import WorkerConfig
 
-_ROLES: Final = {
-    "connector.class": (PluginKind.CONNECTOR, ""),
-    "key.converter": (PluginKind.CONVERTER, "key.converter."),
-    "value.converter": (PluginKind.CONVERTER, "value.converter."),
-    "header.converter": (PluginKind.HEADER_CONVERTER, "header.converter."),
-}
-_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
+_CLASS: Final = "connector.class"
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
 """A placeholder of a config provider, which is not a secret."""
 _URLS: Final = "registry.url"
 _LOGIN_IN_URL: Final = re.compile(r"://[^/?#\s]*@")
-"""A user and a password in an address, where Confluent's converters have them by default."""
+"""A user and a password in an address. By default, Confluent's converters read their login from the address."""
 
 
 def password_properties(worker: WorkerConfig, config: Mapping[str, str]) -> frozenset[str]:
     """Return the properties that hold passwords.
 
-    The type of a property decides, or its name if no known plugin defines it. May take as long as importing a plugin.
+    These are the properties that a plugin defines as passwords, the properties whose names look like a password's, and
+    addresses with a login. This may import plugins, which may take seconds.
     """
     defined = {name for found in _plugins(config) for name in _names(worker, config, *found)}
     with_login = {name for name, value in config.items() if name.endswith(_URLS) and _LOGIN_IN_URL.search(value)}
@@ -58,7 +53,7 @@ def shown_config(config: Mapping[str, str], passwords: Iterable[str]) -> dict[st
 def shown_task_config(
     task: Mapping[str, str], connector: Mapping[str, str], passwords: Iterable[str]
 ) -> dict[str, str]:
-    """Return a task's configuration without its passwords, and without its connector's passwords under any name."""
+    """Return a task's configuration without its passwords, and without its connector's passwords in any property."""
     names = set(passwords)
     secrets = {
         value: HIDDEN
@@ -90,9 +85,9 @@ def restored_config(config: Mapping[str, str], stored: Mapping[str, str | None] 
 def check_passwords_stay_hidden(
     config: Mapping[str, str], kept: Iterable[str], passwords_before: Iterable[str], passwords_now: Iterable[str]
 ) -> None:
-    """Raise ConfigError if a stored password would be shown, because no plugin defines it as one any more.
+    """Raise ConfigError if a stored password would be shown, because its property is not a password's any more.
 
-    `kept` are the properties whose values are the stored ones, not from the request.
+    `kept` are the properties whose values were taken from the stored configuration, not from the request.
     """
     secret = set(kept) & set(passwords_before) - set(passwords_now)
     bared = sorted(name for name in secret if name in config and _shown(config[name]) == HIDDEN)
@@ -105,10 +100,12 @@ def check_passwords_stay_hidden(
 
 def _plugins(config: Mapping[str, str]) -> Iterator[tuple[PluginKind, str, str]]:
     """Yield the kind of each plugin, the property that names it, and the prefix of its own properties."""
-    for name, (kind, prefix) in _ROLES.items():
-        if name in config:
-            yield kind, name, prefix
-    for what, kind in _CHAINS.items():
+    if _CLASS in config:
+        yield PluginKind.CONNECTOR, _CLASS, ""
+    for role, kind in ROLES.items():
+        if role in config:
+            yield kind, role, f"{role}."
+    for what, kind in CHAINS.items():
         for alias in _aliases(what, config):
             yield kind, f"{what}.{alias}.type", f"{what}.{alias}."
 

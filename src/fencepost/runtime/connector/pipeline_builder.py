@@ -1,4 +1,4 @@
-"""Builds the pipeline of a connector's records from its configuration and its worker's."""
+"""Builds the pipeline for a connector's records from the connector's and the worker's configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencepost.java.connector import JavaConnector
 from fencepost.java.pipeline import java_pipeline, python_steps
 
 KnownSchemas = Callable[[], Mapping[str, str]]
-"""Returns the columns of the records of topics, as `SourceConnector.known_schemas`."""
+"""Returns the columns of the records in each topic, like `SourceConnector.known_schemas`."""
 
 _TOPIC: Final = "topic"
 
@@ -31,7 +31,10 @@ _TOPIC: Final = "topic"
 def build_pipeline(
     worker: WorkerConfig, connector: ConnectorConfig, new_metrics: NewPluginMetrics | None = None
 ) -> Pipeline:
-    """Return the pipeline for a connector's records, with `new_metrics` of its task. Raises ConfigError that names the property."""
+    """Return the pipeline for a connector's records. Raises ConfigError that names the property.
+
+    `new_metrics` creates the object with which a plugin of the pipeline adds metrics.
+    """
     plugins, defaults = PluginBuilder(worker.plugin_sources), worker.properties
     if is_java(worker, connector):
         java_pipeline(connector, defaults, worker.plugin_sources)
@@ -58,7 +61,7 @@ def is_java(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
 
 
 def _of_bytes(worker: WorkerConfig, connector: ConnectorConfig, new_metrics: NewPluginMetrics | None) -> Pipeline:
-    """The pipeline for records that were converted in a JVM: the transforms in Python are left."""
+    """Return the pipeline for records that were converted in a JVM. It has only the transforms that are in Python."""
     plugins = PluginBuilder(sources_of(connector.properties, worker.plugin_sources))
     if new_metrics is not None:
         plugins = replace(plugins, new_metrics=new_metrics)
@@ -72,17 +75,18 @@ def _of_bytes(worker: WorkerConfig, connector: ConnectorConfig, new_metrics: New
 
 
 def pipeline_errors(
-    worker: WorkerConfig, connector: ConnectorConfig, *, known_schemas: KnownSchemas | None = None
+    worker: WorkerConfig, connector: ConnectorConfig, *, known_schemas: KnownSchemas | None
 ) -> list[ConfigValue]:
-    """Return the first problem with a connector's converters and transforms, on the property that has it.
+    """Return the first problem with a connector's converters and transforms, as an error of its property.
 
-    With `known_schemas`, the services that converters need are asked whether they are available, and accept these
+    With `known_schemas`, the services that converters need are asked whether they are available and accept these
     schemas.
     """
     try:
         pipeline = build_pipeline(worker, connector)
         if known_schemas is not None:
-            # Transforms change schemas, in ways that only rows show. Finding schemas may take a connection.
+            # With transforms, only the records themselves show their final schemas. The known schemas are requested
+            # only if needed, because the connector may have to connect to its source for them.
             asks = _asks(pipeline.key_converter) or _asks(pipeline.value_converter)
             known = known_schemas() if asks and not pipeline.transforms else {}
             columns = {topic: parse_columns(ddl) for topic, ddl in known.items()}

@@ -1,34 +1,25 @@
-"""Checks that plugins have the versions that configurations ask for (KIP-891)."""
+"""Checks that plugins have the versions that configurations request (KIP-891)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import plugin_aliases
 from fencepost.config.plugin_instances import VERSION
 from fencepost.config.plugin_sources import PluginSources
-from fencepost.config.plugins import PluginKind, find_plugin, plugin_version, sources_of
+from fencepost.config.plugins import CHAINS, ROLES, find_plugin, plugin_version, sources_of
 from fencepost.config.version_range import VersionRange
 from fencepost.config.worker_config import WorkerConfig
 
-ROLES: Final[Mapping[str, PluginKind]] = {
-    "key.converter": PluginKind.CONVERTER,
-    "value.converter": PluginKind.CONVERTER,
-    "header.converter": PluginKind.HEADER_CONVERTER,
-}
-CHAINS: Final[Mapping[str, PluginKind]] = {
-    "transforms": PluginKind.TRANSFORMATION,
-    "predicates": PluginKind.PREDICATE,
-}
 
+def version_finding(name: str, config: Mapping[str, Any], installed: str, several: Sequence[str]) -> ConfigValue:
+    """Return the version property, with an error if no installed version fits.
 
-def version_finding(name: str, config: Mapping[str, Any], installed: str, several: Sequence[str] = ()) -> ConfigValue:
-    """Return the property with the installed versions, the newest last, and its error if it asks for none of them.
-
-    If `several` are installed, the newest first, `installed` is the newest that the property allows, if any.
+    The installed versions are its recommended values, the newest last. `several` has all installed versions, the newest
+    first; it is empty if there is only `installed`. `installed` is the newest version that the property allows.
     """
     versions = several or [installed]
     return ConfigValue(name, config.get(name), [*reversed(versions)], _errors(name, config, installed, versions))
@@ -44,13 +35,13 @@ def _errors(name: str, config: Mapping[str, Any], installed: str, several: Seque
         return [str(error)]
     if versions.has(installed):
         return []
-    told = (
+    message = (
         f"The property {name} asks for version {asked}, but {_named(several)} installed: remove or change the property"
         if versions.is_comparable
         else f"The property {name} asks for {asked!r}, which is not a version: give {installed}, a range such as "
         f"[{installed},), or latest for any. {_named(several)} installed"
     )
-    return [told]
+    return [message]
 
 
 def _named(versions: Sequence[str]) -> str:
@@ -64,7 +55,10 @@ def require_converter_versions(worker: WorkerConfig) -> None:
 
 
 def require_versions(worker: WorkerConfig, config: Mapping[str, str], connector_version: str) -> None:
-    """Check the plugins of a configuration that was accepted: another version may be installed since. Raises ConfigError."""
+    """Check the plugins of a configuration that was accepted before, because other versions may be installed now.
+
+    Raises ConfigError.
+    """
     sources = sources_of(config, worker.plugin_sources)
 
     def plugins() -> Iterator[tuple[str, str]]:
@@ -83,7 +77,7 @@ def require_versions(worker: WorkerConfig, config: Mapping[str, str], connector_
 
 
 def _of_roles(worker: WorkerConfig, sources: PluginSources, config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The version properties of converters that are set, each with the installed version."""
+    """Return the version properties that are set for converters, each with the installed version."""
     for role, kind in ROLES.items():
         name = f"{role}.{VERSION}"
         if name in config:

@@ -14,11 +14,14 @@ _NAME: Final = "transaction.boundary"
 _METADATA: Final = "provide.transaction.metadata"
 _DEBEZIUM: Final = "io.debezium."
 _LATE: Final = tuple(f"{_DEBEZIUM}connector.{database}." for database in ("sqlserver", "db2", "mongodb"))
-"""Packages of connectors that do not see ends of transactions: each counts as ended when the next one comes, or after a pause."""
+"""Packages of connectors that do not see the ends of transactions.
+
+These connectors report a transaction as ended only when the next one comes, or after a pause.
+"""
 
 
 def source_boundary_errors(connector: type[SourceConnector], config: Mapping[str, str]) -> list[ConfigValue]:
-    """Return the error of the property if its value is `source` and the connector does not mark the ends of transactions."""
+    """Return the property's error if its value is `source` but the connector does not mark ends of transactions."""
     if config.get(_NAME, "").strip().lower() != TransactionBoundary.SOURCE:
         return []
     if not issubclass(connector, JavaConnector) or not connector.plugin.java_class.startswith(_DEBEZIUM):

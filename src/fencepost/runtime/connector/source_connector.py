@@ -1,4 +1,4 @@
-"""The life cycle of a source connector, which defines the work of its tasks. See `state` for the states."""
+"""The life cycle of a source connector, which defines the work of its tasks. `state` describes the states."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ class ConnectorListener(Protocol):
     """Is notified about a connector, on any thread."""
 
     def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
-        """Called with a new state; `error` is the reason of FAILED. Must not raise."""
+        """Called with a new state. If that is FAILED, `error` is the reason. Must not raise."""
 
     def on_task_reconfiguration(self, connector: str) -> None:
-        """Request the connector's task configurations again, soon and on another thread. Must not raise."""
+        """Request the connector's task configurations again later, on another thread. Must not raise."""
 
 
 class WorkerConnector:
-    """Runs one source connector. One thread at a time starts, pauses and stops it; the rest is thread-safe."""
+    """Runs one source connector. Only one thread at a time may start, pause and stop it.
+
+    All other methods are thread-safe.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,9 @@ class WorkerConnector:
         watch: Callable[[OnShared], Watch] | None = None,
         kinds: MetricKinds | None = None,
     ) -> None:
-        """`watch` starts a watch for shared source partitions; it is called each time the connector becomes RUNNING.
+        """`watch` starts to watch for shared source partitions. It is called each time the connector becomes RUNNING.
 
-        `kinds` belong to the worker's plugin metrics.
+        `kinds` has the types of the worker's plugin metrics.
         """
         self.config = config
         self.allowed_paths = allowed_paths
@@ -62,9 +65,10 @@ class WorkerConnector:
         self._watch: Watch | None = None
         self._lock = threading.RLock()
         self._reporting = threading.Lock()
-        # Errors that the connector reports while it starts. The reporting thread never blocks: the start may wait for it.
+        # Errors that the connector reports while it starts. They are only collected here: `start` may wait for the
+        # thread that reports an error, so that thread must not wait for `start`.
         self._early: list[Exception] | None = None
-        # Whether the connector has to be stopped. Reports of the connector during its stop are ignored.
+        # Whether the connector has to be stopped. Reports that it sends during its stop are ignored.
         self._started = False
         self._state = State.UNASSIGNED
         self._error: Exception | None = None
@@ -85,7 +89,7 @@ class WorkerConnector:
         return self._connector.version()
 
     def start(self) -> None:
-        """Start, or resume after a pause. An exception of the connector makes it FAILED."""
+        """Start, or resume after a pause. If the connector raises an exception, it becomes FAILED."""
         with self._lock, log_context(self.config.name):
             self._plugin_metrics = self._new_plugin_metrics()
             self._early = []
@@ -107,7 +111,7 @@ class WorkerConnector:
         return early
 
     def pause(self) -> None:
-        """Stop monitoring the source, until `start` is called again."""
+        """Stop monitoring the source until `start` is called again."""
         with log_context(self.config.name):
             with self._lock:
                 if self._state is not State.RUNNING:
@@ -117,7 +121,7 @@ class WorkerConnector:
             self._set_state(State.PAUSED)
 
     def stop(self) -> None:
-        """Stop. Does nothing if the connector has stopped."""
+        """Stop. Does nothing if the connector is already stopped."""
         with log_context(self.config.name):
             with self._lock:
                 started, self._started = self._started, False
@@ -128,7 +132,10 @@ class WorkerConnector:
                 self._set_state(State.STOPPED)
 
     def abandon(self) -> None:
-        """Give up a connector whose start or stop does not return: its code is ended, as far as it can be. Thread-safe."""
+        """Give up a connector whose start or stop does not return. Its code is ended as far as possible.
+
+        Thread-safe.
+        """
         with log_context(self.config.name):
             self._connector.abandon()
 
@@ -137,10 +144,11 @@ class WorkerConnector:
         return self._plugin_metrics.samples()
 
     def task_configs(self) -> list[dict[str, str]]:
-        """Return a configuration for each task, with its `task.class`, and the connector's placeholders.
+        """Return a configuration for each task, with its `task.class`.
 
-        A connector may set `task.class` itself, for Java workers, which use another name. Raises ConfigError if there
-        are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and the errors of the connector.
+        Placeholders from the connector's configuration are kept. A connector may set `task.class` itself, because Java
+        workers use another name. Raises ConfigError if there are more tasks than `tasks.max`, unless
+        `tasks.max.enforce` is false (KIP-1004), and raises the errors of the connector.
         """
         most = self.config.tasks_max
         with log_context(self.config.name):
@@ -151,7 +159,7 @@ class WorkerConnector:
                 "its tasks.max"
             )
         task_class = describe(self._connector.task_class())
-        # Task configurations are stored, without the values of config providers.
+        # Task configurations are stored, so they must not contain values from config providers.
         return [{"task.class": task_class, **self.config.transformed.restored(config)} for config in configs]
 
     def _too_many(self, what: str) -> None:
@@ -171,7 +179,7 @@ class WorkerConnector:
 
     @property
     def plugin_metrics(self) -> WorkerPluginMetrics:
-        """Adds metrics of the connector's own."""
+        """Adds the connector's own metrics."""
         return self._plugin_metrics
 
     def configs(self) -> Mapping[str, str]:
@@ -183,7 +191,7 @@ class WorkerConnector:
         self._listener.on_task_reconfiguration(self.config.name)
 
     def raise_error(self, error: Exception) -> None:
-        """Fail, for an error from the connector's own thread."""
+        """Make the connector FAILED because of an error in its own thread."""
         what = f"raise_error() of the context of connector {self.config.name}"
         if isinstance(error, BaseException):
             failure = as_failure(what, error)
@@ -205,7 +213,8 @@ class WorkerConnector:
         self._set_state(State.FAILED, error)
 
     def _stop_connector(self) -> None:
-        # Not under the lock: the connector may wait for its own thread that is reporting a failure.
+        # The lock is not held here, because the connector may wait for its own thread, which may be reporting a
+        # failure.
         try:
             self._connector.stop()
         except Exception:  # noqa: BLE001 - a connector may raise anything; it is stopped as far as the worker goes

@@ -1,4 +1,7 @@
-"""The topics that a worker keeps its state in: they take no records of connectors, which workers would take for their own."""
+"""The topics in which a worker keeps its state.
+
+Records of connectors are refused there: workers would read them as state.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _OWN_OFFSETS: Final = "offsets.storage.topic"
 
 
 def state_topics(worker: WorkerConfig) -> dict[str, RefusedTopic]:
-    """Return the worker's own topics, with the reason and the property that names them."""
+    """Return the worker's own topics, each with the reason why it takes no records and the property that names it."""
     found = {worker.offset_storage.name: ("source offsets", "offset.storage.topic")}
     found[worker.config_storage.name] = ("configurations", "config.storage.topic")
     if worker.status_storage in worker.internal_topics:
@@ -31,7 +34,7 @@ def state_topics(worker: WorkerConfig) -> dict[str, RefusedTopic]:
 
 
 def dead_letter_topic_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[ConfigValue]:
-    """Return the error of a topic for dead letters that holds state. No broker is asked whose topic it is."""
+    """Return an error if a topic for dead letters holds state. No broker is asked about the topic."""
     topic = connector.errors.dead_letter_topic
     here = set(brokers_written_to(worker, connector).split(",")) == set(worker.bootstrap_servers.split(","))
     if topic is None:

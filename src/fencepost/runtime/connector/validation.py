@@ -1,9 +1,9 @@
-"""Validates a connector's configuration: every property that it has or could have, with its errors.
+"""Validates a connector's configuration. The result has every property that can be set, with its errors.
 
-In addition to the common properties and the connector's own, a configuration can set properties of its converters,
-transforms and predicates, under prefixes: see `validation_sections`. Nothing is started and no broker is asked;
-plugins are imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was
-accepted before.
+Besides the common properties and the connector's own, a configuration can set properties of its converters, transforms
+and predicates, under prefixes: see `validation_sections`. Nothing is started and no broker is asked. But plugins are
+imported, and the connector's code runs. A converter asks its schema registry, unless the configuration was accepted
+before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
-from fencepost.api.errors import ConfigError, RetriableError, describe_error
+from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.secrets import HIDDEN, hide, secret_values
 from fencepost.api.source import SourceConnector
 from fencepost.config.config_transformer import TransformedConfig
@@ -44,12 +44,12 @@ _TOPIC: Final = "topic"
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The result of validating a configuration, by property; values keep the configuration's placeholders."""
+    """The result of validating a configuration, by property. Values keep the configuration's placeholders."""
 
     keys: Mapping[str, ConfigKey]
     values: Mapping[str, ConfigValue] = field(repr=False)
     unknown: Mapping[str, str | None] = field(default_factory=dict)
-    """Undefined properties, each with the most similar defined one, if any."""
+    """The undefined properties, each with the most similar defined property, if any."""
 
     @property
     def errors(self) -> list[str]:
@@ -88,9 +88,9 @@ def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[Sou
 
 
 def connector_defaults(worker: WorkerConfig, config: Mapping[str, str]) -> dict[str, str]:
-    """Return the defaults of a connector's class for properties that every connector has.
+    """Return the defaults that a connector's class has for properties of every connector.
 
-    None for a class that this worker lacks: the worker that runs it reports that.
+    The result is empty if this worker does not have the class: the worker that runs the connector reports that.
     """
     try:
         plugin = connector_class(worker, config)
@@ -100,13 +100,13 @@ def connector_defaults(worker: WorkerConfig, config: Mapping[str, str]) -> dict[
 
 
 def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
-    """Check a connector's configuration as a worker of this configuration would run it.
+    """Check a connector's configuration as `worker` would run it.
 
-    A configuration that was `accepted` before is not validated by the connector itself again (see `preflight`). Raises
-    ConfigError if there is no connector class to validate it, or if code of a plugin fails; a RetriableError for an
-    accepted configuration is raised unchanged.
+    A configuration that was `accepted` before is not validated again by the connector itself (see `preflight`). Raises
+    ConfigError if there is no connector class to validate it, or if code of a plugin fails. If the configuration was
+    accepted before, other errors than ConfigError are raised unchanged, because they may be temporary.
     """
-    # Tools identify a connector by this property, and it is resolved nowhere else.
+    # Tools identify a connector by this property. Its placeholders are resolved nowhere else, so they stay here, too.
     named = {
         _CONNECTOR_CLASS: transformed.given.get(_CONNECTOR_CLASS, transformed.properties.get(_CONNECTOR_CLASS, ""))
     }
@@ -114,14 +114,14 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
     try:
         return _validated(worker, transformed, ConnectorInstance.of(plugin), accepted=accepted)
     except Exception as error:
-        if accepted and isinstance(error, RetriableError):
+        if accepted and not isinstance(error, ConfigError):
             raise
         secrets = passwords(worker, {**transformed.properties, **named})
         said = (
             f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
             f"{_without(transformed.hidden(describe_error(error)), secrets)}"
         )
-        # A traceback ends with the error's message, which may contain a config provider's value or a password.
+        # The traceback ends with the error's message, which may contain a password or a value from a config provider.
         shown = None if transformed.values or secrets else error
         _log.warning("%s", said, exc_info=shown)
         raise ConfigError(said, name=_CONNECTOR_CLASS) from shown
@@ -136,7 +136,7 @@ def _validated(
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
     values = _findings(worker, transformed, connector, sections, accepted=accepted)
     keys |= {name: undefined(name) for name in (*values, *topic_creation_properties(config)) if name not in keys}
-    # A connector without definitions may have any properties.
+    # If a connector has no definitions, any property may belong to it.
     unknown = _unknown(config, sections, keys, others_allowed=own.others_allowed or not own.keys())
     ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
     keys = {name: keys[name] for name in ordered}
@@ -167,7 +167,7 @@ def _without(text: str, secrets: Iterable[str]) -> str:
 def _shown(
     key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig, secrets: Sequence[str]
 ) -> ConfigValue:
-    """The part of a property that may be shown: no value of a config provider, and no unknown class."""
+    """Return the part of a property that may be shown: no values from config providers, and no unknown class."""
     value = ConfigValue(key.name, transformed.properties.get(key.name)) if value is None else value
     value.errors = [_without(transformed.hidden(error), secrets) for error in value.errors]
     if key.type is _T.CLASS and value.errors:
@@ -198,7 +198,7 @@ def _findings(
     values = merge([*(value for section in sections for value in section.found), *checked])
     for value in values:
         if value.name in unresolved:
-            # A placeholder need not parse, as a number for example.
+            # A placeholder may not parse, for example as a number. That is not an error.
             value.errors.clear()
     values = merge([*values, *transformed.errors])
     if not any(value.errors for value in values):

@@ -1,4 +1,4 @@
-"""The sections of a connector's configuration: the definitions of the connector, and of each plugin of its pipeline."""
+"""The sections of a connector's configuration: the definitions of the connector, and of each plugin in its pipeline."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.java_plugins import JavaClass
 from fencepost.config.java_properties import open_prefixes, refusals, takes_any_property, without_effect
 from fencepost.config.plugin_instances import VERSION, plugin_definitions
-from fencepost.config.plugins import PluginKind, find_plugin, installed_versions, plugin_version
+from fencepost.config.plugins import CHAINS, ROLES, PluginKind, find_plugin, installed_versions, plugin_version
 from fencepost.config.properties import below
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.config.client_definitions import client_definition
-from fencepost.runtime.connector.plugin_versions import CHAINS, ROLES, version_finding
+from fencepost.runtime.connector.plugin_versions import version_finding
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
@@ -34,16 +34,19 @@ _OVERRIDES: Final = {f"{kind}.override.": kind for kind in ClientKind}
 
 @dataclass(slots=True)
 class Section:
-    """The definitions of one plugin, or of one kind, and findings beyond the definitions' own checks."""
+    """The definitions of one plugin, or of one kind of property.
+
+    `found` are errors that the definitions do not detect.
+    """
 
     keys: Mapping[str, ConfigKey]
     found: list[ConfigValue] = field(default_factory=list)
     undefined: str | None = None
-    """The prefix below which undefined properties are allowed: the plugin's own, if it defines none."""
+    """The prefix under which any property is allowed, because it belongs to a plugin without definitions."""
     without_effect: Collection[str] = ()
-    """Properties that are accepted though they change nothing."""
+    """Properties that are accepted although they have no effect."""
     open_prefixes: Collection[str] = ()
-    """Prefixes below which the plugin defines properties of any name."""
+    """Prefixes under which properties of the plugin may have any name."""
 
 
 def sections_of(
@@ -70,7 +73,7 @@ def sections_of(
 def _common(
     worker: WorkerConfig, config: Mapping[str, str], connector: ConnectorInstance, own: Mapping[str, str]
 ) -> Section:
-    """The common properties of connectors, with this worker's defaults, and the connector's `own`."""
+    """Return the common properties of connectors, with this worker's defaults, and the connector's `own` properties."""
     defaults: dict[str, str | None] = {f"connector.{VERSION}": connector.version()}
     defaults |= own
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
@@ -98,7 +101,7 @@ def _common(
 
 
 def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> Section:
-    """A converter's own properties, empty if the converter does not exist."""
+    """Return a converter's own properties. The section is empty if the converter does not exist."""
     try:
         plugin = find_plugin(
             ROLES[role],
@@ -108,7 +111,7 @@ def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> Se
             version=config.get(f"{role}.{VERSION}"),
         )
     except ConfigError:
-        # Reported on the property that names it.
+        # This error is reported elsewhere, for the property that names the converter.
         return Section({})
     prefix = f"{role}."
     definitions = _copied(plugin_definitions(ROLES[role], plugin), prefix=prefix)
@@ -125,7 +128,7 @@ def _of_plugin(
 
 
 def _refused(plugin: type[Any], prefix: str, config: Mapping[str, str]) -> list[ConfigValue]:
-    """Return the given properties that the plugin's Java class supports and the plugin does not."""
+    """Return errors for given properties that the plugin's Java class supports but the plugin does not."""
     given = below(config, prefix)
     return [
         ConfigValue(prefix + name, given[name], errors=[message]) for name, message in refusals(plugin, given).items()
@@ -133,7 +136,7 @@ def _refused(plugin: type[Any], prefix: str, config: Mapping[str, str]) -> list[
 
 
 def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, str]) -> Section:
-    """The properties of a transform or predicate."""
+    """Return the properties of a transform or predicate."""
     prefix, group = f"{what}.{alias}.", f"{what.capitalize()}: {alias}"
     definitions = ConfigDef().define(
         f"{prefix}type", _T.CLASS, ConfigDef.NO_DEFAULT, _I.HIGH, "The class or alias of the plugin.",
@@ -171,18 +174,18 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
 def _checked(
     definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None, prefix: str
 ) -> list[ConfigValue]:
-    """Validate with a plugin's definitions. Their validators are the plugin's code, here or in Java."""
+    """Validate with a plugin's definitions. Their validators are the plugin's own code, in Python or Java."""
     name = "" if plugin is None else f" of {plugin.__name__}"
     found = call_plugin(f"A validator in the config(){name}", definitions.validate, config)
     if plugin is None or not issubclass(plugin, JavaClass):
         return found
     in_java = [replace(value, name=prefix + value.name) for value in plugin.java_findings(below(config, prefix))]
-    told = {value.name for value in in_java}
-    return [*in_java, *(value for value in found if value.name not in told)]
+    names_in_java = {value.name for value in in_java}
+    return [*in_java, *(value for value in found if value.name not in names_in_java)]
 
 
 def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> Collection[str]:
-    """Add a plugin's own properties, which are returned, and the common ones of transforms."""
+    """Add a plugin's own properties and the common ones of transforms. Returns the plugin's own definitions."""
     own = _copied(plugin_definitions(CHAINS[what], plugin), prefix=prefix).keys()
     for key in own.values():
         _define(definitions, key, group=group, order=len(definitions.keys()))
@@ -200,7 +203,7 @@ def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: st
 
 
 def _copied(definitions: ConfigDef, *, prefix: str = "", defaults: Mapping[str, str | None] | None = None) -> ConfigDef:
-    """Return the definitions under a prefix, some with other defaults."""
+    """Return definitions with `prefix` before their names. `defaults` replace some of their default values."""
     copy = ConfigDef()
     for key in definitions.keys().values():
         _define(copy, key, name=prefix + key.name, default=(defaults or {}).get(key.name, key.default))
@@ -235,7 +238,7 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
     try:
         return plugin_aliases(what, config)
     except ConfigError:
-        # The preflight check reports this error, on the property with the list of aliases.
+        # The preflight check reports this error, for the property with the list of aliases.
         return []
 
 
@@ -248,7 +251,7 @@ def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
 
 
 def undefined(name: str) -> ConfigKey:
-    """Return the definition of a property that is only known by its prefix."""
+    """Return a definition for a property with an unknown name and a known prefix."""
     secret = is_secret_name(name)
     group = "Topic Creation" if name.startswith(TOPIC_CREATION) else None
     kind = _T.PASSWORD if secret else _T.STRING

@@ -1,4 +1,4 @@
-"""Checks the properties of the converters in a worker's file, which connectors without converters of their own use."""
+"""Checks the properties of the converters in a worker's file. Connectors that name no converters use these."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.plugin_instances import unknown_of_plugin
-from fencepost.config.plugins import find_plugin
+from fencepost.config.plugins import ROLES, find_plugin
 from fencepost.config.properties import below
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.runtime.connector.plugin_versions import ROLES
 
 _log: Final = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ def warn_of_unknown_converter_properties(worker: WorkerConfig) -> None:
             plugin = find_plugin(kind, worker.properties[role], property_name=role, sources=worker.plugin_sources)
             unknown = unknown_of_plugin(kind, plugin, given)
         except FencepostError:
-            # Reported to the connectors that use it.
+            # This error is reported for the connectors that use the converter.
             continue
         for name, nearest in unknown.items():
             hint = "" if nearest is None else f": did you mean {role}.{nearest}?"

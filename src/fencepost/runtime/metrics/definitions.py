@@ -1,7 +1,7 @@
 """The definitions of the metrics of a worker, its tasks and its connectors.
 
-The names are those that Strimzi's rules give to Connect's MBeans, so that existing dashboards show them; metrics that
-Connect does not have begin with `fencepost_`.
+The names are the ones that Strimzi's rules give to Connect's MBeans, so that existing dashboards show the metrics. The
+names of metrics that Connect does not have begin with `fencepost_`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from fencepost.runtime.metrics.histogram import Buckets
 
 Samples = Iterable[tuple[Sequence[str], float]]
-"""Values with the values of their labels."""
+"""Values, each with the values of its labels."""
 
 
 class MetricType(StrEnum):
-    """The types of Prometheus. Connect's totals whose names do not end in `_total` cannot be its counters."""
+    """The types of metrics in Prometheus.
+
+    Only names that end in `_total` can be counters in Prometheus, so some of Connect's totals are gauges.
+    """
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -29,7 +32,7 @@ class MetricType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A metric: `name` is the name of its samples, for a histogram without their `_bucket`, `_sum` and `_count`."""
+    """A metric. `name` is the name of its samples; for a histogram, the name without `_bucket`, `_sum` and `_count`."""
 
     name: str
     type: MetricType
@@ -58,7 +61,7 @@ def define(
     labels: Iterable[str] = (),
     metric_type: MetricType | None = None,
 ) -> dict[str, MetricDefinition]:
-    """Return definitions by name. Without a type, those that end in `_total` are counters and the others gauges."""
+    """Return definitions by name. Without a type, names that end in `_total` are counters, others gauges."""
     names = {f"{prefix}{name}": text for name, text in documentation.items()}
     counter, gauge = MetricType.COUNTER, MetricType.GAUGE
     return {
@@ -70,12 +73,12 @@ def define(
 
 
 def with_prefix(prefix: str, **values: float) -> dict[str, float]:
-    """Return values by metric name: the prefix, then the keyword."""
+    """Return values by metric name. A metric's name is the prefix followed by the keyword."""
     return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 def single_values(definitions: Mapping[str, MetricDefinition], values: Mapping[str, float]) -> Iterator[Metric]:
-    """Yield the metrics without labels that have these definitions and values, both by name.
+    """Yield the metrics without labels that have these definitions and values. Both are given by name.
 
     Raises KeyError unless there is a value for each definition and a definition for each value.
     """
@@ -113,17 +116,15 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
     **define(
         SOURCE_PREFIX,
         {
-            "source_record_poll_rate": "Records per second that the source returned in the last minute, 0 unless the task is "
-            "RUNNING",
+            "source_record_poll_rate": "Records per second that the source returned in the last minute; 0 unless the task is RUNNING",
             "source_record_poll_total": "Records that the source returned, before transforms",
-            "source_record_write_rate": "Records per second that were written to Kafka in the last minute, 0 unless the task "
-            "is RUNNING",
+            "source_record_write_rate": "Records per second that were written to Kafka in the last minute; 0 unless the task is RUNNING",
             "source_record_write_total": "Records that were written to Kafka, after transforms",
             "poll_batch_avg_time_ms": "Average time of the last minute's polls, in milliseconds",
             "poll_batch_max_time_ms": "Longest time of the last minute's polls, in milliseconds",
             "source_record_active_count": "Records that were polled and are not yet committed",
-            "source_record_active_count_avg": "Average of the active count in the last minute",
-            "source_record_active_count_max": "Maximum active count in the last minute",
+            "source_record_active_count_avg": "Average of source_record_active_count in the last minute",
+            "source_record_active_count_max": "Maximum of source_record_active_count in the last minute",
             "transaction_size_min": "Minimum number of records in a transaction committed in the last minute",
             "transaction_size_max": "Maximum number of records in a transaction committed in the last minute",
             "transaction_size_avg": "Average number of records in the transactions committed in the last minute",
@@ -133,12 +134,12 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
     **define(
         ERROR_PREFIX,
         {
-            "total_record_failures": "Failed conversions and transforms of records, counting each retry",
+            "total_record_failures": "Failed conversions and transforms of records; each retry counts",
             "total_record_errors": "Records that could not be converted or transformed and failed the task",
             "total_records_skipped": "Records that were skipped because of errors.tolerance",
             "total_retries": "Retries of conversions and transforms",
-            "total_errors_logged": "Errors with records that were logged because of errors.log.enable",
-            "last_error_timestamp": "When a record last caused an error, in milliseconds since the epoch; 0 for never",
+            "total_errors_logged": "Errors of records that were logged because of errors.log.enable",
+            "last_error_timestamp": "Time of the last error of a record, in milliseconds since the epoch; 0 if there was none",
         },
         _TASK_LABELS,
     ),
@@ -147,39 +148,45 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
         {
             "open_transaction_age_seconds": "How long the task's transaction has been open, 0 if none is",
             "open_transaction_records": "Records in the task's open transaction, 0 if none is",
-            "restarts_total": "Automatic restarts of the task after retriable failures",
-            "source_lag": "The part of the source that poll has not returned yet, in the source's unit; NaN if unknown",
+            "restarts_total": "Automatic restarts of the task, by task.restart.policy",
+            "source_lag": "The part of the source that poll has not returned yet, in the source's unit, such as bytes; NaN if "
+            "unknown",
         },
         _TASK_LABELS,
     ),
 }
-"""Metrics of a task that are one number."""
+"""The metrics of a task whose value is one number."""
 
 TASK_HISTOGRAMS: Final = define(
     OWN_PREFIX,
     {
-        "commit_latency_seconds": "Time of the task's commits",
-        "batch_latency_seconds": "Time from poll's return to the commit, of the first 1,000 batches of a transaction",
+        "commit_latency_seconds": "How long the task's commits took",
+        "batch_latency_seconds": "Time from the return of poll to the commit of its batch; measured for the first 1,000 batches of a "
+        "transaction",
     },
     _TASK_LABELS,
     MetricType.HISTOGRAM,
 )
 
 TASK_STATUS: Final = MetricDefinition(
-    f"{TASK_PREFIX}status", MetricType.GAUGE, "1 for the task's state", (*_TASK_LABELS, "status")
+    f"{TASK_PREFIX}status", MetricType.GAUGE, "1 with the task's state as the label status", (*_TASK_LABELS, "status")
 )
 
 TASK_BYTES: Final = MetricDefinition(
     "kafka_producer_outgoing_byte_total",
     MetricType.COUNTER,
-    "Bytes of the record batches that the task sent, its source offsets aside; clientid is connector-producer-<task>",
+    "Bytes of the record batches that the task sent, not counting its source offsets; clientid is "
+    "connector-producer-<task>",
     ("clientid",),
 )
-"""For the dashboard panel of outgoing bytes: the name from Strimzi's rules for Kafka's own producer metrics."""
+"""The metric for the dashboard panel of outgoing bytes, named by Strimzi's rules for Kafka's own producer metrics."""
 
 CONNECTOR_TEXTS: Final[Mapping[str, MetricDefinition]] = {
     label: MetricDefinition(
-        f"{CONNECTOR_PREFIX}{label}", MetricType.GAUGE, f"1 for {text}", (*_CONNECTOR_LABELS, label)
+        f"{CONNECTOR_PREFIX}{label}",
+        MetricType.GAUGE,
+        f"1 with {text} as the label {label}",
+        (*_CONNECTOR_LABELS, label),
     )
     for label, text in {
         "status": "the connector's state",
@@ -188,15 +195,15 @@ CONNECTOR_TEXTS: Final[Mapping[str, MetricDefinition]] = {
         "connector_version": "the version of the connector",
     }.items()
 }
-"""Metrics of a connector that are a text, by the label that holds it."""
+"""The metrics of a connector whose value is a text, by the label that holds the text."""
 
 _STARTUPS: Final = {
     f"{what}_startup_{which}": text
     for what in ("connector", "task")
     for which, text in {
-        "attempts_total": f"How many {what}s this worker tried to start",
-        "success_total": f"How many {what}s this worker started",
-        "failure_total": f"How many {what}s this worker could not start",
+        "attempts_total": f"Attempts of this worker to start a {what}",
+        "success_total": f"Successful starts of a {what} by this worker",
+        "failure_total": f"Failed starts of a {what} by this worker",
         "success_percentage": f"The fraction of this worker's {what} starts that succeeded, 0 to 1",
         "failure_percentage": f"The fraction of this worker's {what} starts that failed, 0 to 1",
     }.items()
@@ -210,13 +217,13 @@ WORKER_VALUES: Final = define(
         **_STARTUPS,
     },
 )
-"""Metrics of the worker itself."""
+"""The metrics of the worker itself."""
 
 PENDING_COPIES: Final = MetricDefinition(
     "fencepost_offset_copies_pending",
     MetricType.GAUGE,
-    "Source partitions whose offset was committed to a connector's own offsets topic and not yet copied to the "
-    "worker's",
+    "Source partitions whose offset was committed to a connector's own offsets topic, but not yet copied to the "
+    "worker's offsets topic",
 )
 
 TASK_COUNTS: Final = define(
@@ -230,7 +237,7 @@ TASK_COUNTS: Final = define(
     },
     _CONNECTOR_LABELS,
 )
-"""How many tasks of a connector the worker has, by their states. Destroyed: those that have ended."""
+"""The numbers of a connector's tasks on the worker, by state. Tasks that have ended count as destroyed."""
 
 PROCESS: Final = define(
     "process_",
@@ -239,11 +246,11 @@ PROCESS: Final = define(
         "resident_memory_bytes": "Memory of the worker's own process that is in RAM",
         "virtual_memory_bytes": "Virtual memory of the worker's own process",
         "open_fds": "File descriptors that the worker's own process has open",
-        "max_fds": "How many it may open",
+        "max_fds": "File descriptors that the worker's own process may have open at most",
         "start_time_seconds": "When the worker's process started, in seconds since the epoch",
     },
 )
-"""Metrics of the process, by prometheus_client and only on Linux. Spark's JVM is a separate process."""
+"""The metrics of the process. prometheus_client has them only on Linux. Spark's JVM is a separate process."""
 
 DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *CONNECTOR_TEXTS.values(),
@@ -256,4 +263,4 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *TASK_COUNTS.values(),
     *PROCESS.values(),
 )
-"""All of them."""
+"""All definitions of this module."""

@@ -10,7 +10,7 @@ BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 """Upper bounds of the buckets, in seconds: from a quick commit to the default transaction.timeout.ms."""
 
 Buckets = list[tuple[str, float]]
-"""Upper bounds as Prometheus writes them, with the number of values up to each."""
+"""The upper bounds in Prometheus's form, each with the number of values up to it."""
 
 
 class Histogram:

@@ -32,7 +32,7 @@ _FAILED: Final = frozenset({State.FAILED, State.RESTARTING})
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """A task's state, its metrics by name, and the number of bytes that it sent."""
+    """A task's state, its metrics by name, and the number of bytes that it has sent."""
 
     state: State
     values: Mapping[str, float]
@@ -42,9 +42,9 @@ class TaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The activity of a task: `rate` is in records per second, 0 unless it is RUNNING.
+    """The activity of a task, for display. `rate` is in records per second; it is 0 unless the task is RUNNING.
 
-    `lag` is in the source's unit, None if unknown. Times are in milliseconds since the epoch. `ended` are the last
+    `lag` is in the source's unit; None if unknown. Times are in milliseconds since the epoch. `ended` are the last
     transactions, the oldest first.
     """
 
@@ -61,7 +61,7 @@ class Activity:
 class TaskMetrics:
     """The metrics of one task. Thread-safe.
 
-    `clock` returns seconds; `on_start` is called once with whether the task reached RUNNING.
+    `clock` returns seconds. `on_start` is called once; its argument says whether the task reached RUNNING.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TaskMetrics:
         on_start: Callable[[bool], None] = lambda _: None,
         kinds: MetricKinds | None = None,
     ) -> None:
-        """`kinds` belong to the worker's plugin metrics."""
+        """`kinds` has the types of the worker's plugin metrics."""
         self._kinds = kinds or MetricKinds()
         self._plugin_metrics: list[WorkerPluginMetrics] = []
         self._clock = clock
@@ -93,9 +93,9 @@ class TaskMetrics:
     def new_plugin_metrics(
         self, task: str, counts: PluginCounts | None = None, labels: Mapping[str, str] | None = None
     ) -> WorkerPluginMetrics:
-        """Return the object with which a run of the task, or a plugin of it with its `labels`, adds metrics.
+        """Return an object with which a run of the task, or a plugin in that run, adds metrics.
 
-        `counts` collects counts from Spark's executors.
+        `labels` identify the plugin. `counts` collects counts from Spark's executors.
         """
         plugin = "".join(f", {label} {text}" for label, text in (labels or {}).items())
         metrics = WorkerPluginMetrics(f"task {task}{plugin}", self._kinds, labels=labels, counts=counts)
@@ -104,7 +104,7 @@ class TaskMetrics:
         return metrics
 
     def end_plugin_metrics(self) -> None:
-        """Drop the metrics of the task and its plugins: the run has ended."""
+        """Drop the metrics of the task and its plugins, because the run has ended."""
         with self._lock:
             ended, self._plugin_metrics = self._plugin_metrics, []
         for metrics in ended:
@@ -124,8 +124,8 @@ class TaskMetrics:
             self._state, self._since = state, now
             self._restarts += state is State.RESTARTING
         if self._on_start is not None and (state in _STARTED or state is State.FAILED):
-            tell, self._on_start = self._on_start, None
-            tell(state in _STARTED)
+            on_start, self._on_start = self._on_start, None
+            on_start(state in _STARTED)
 
     def polled(self, seconds: float) -> None:
         """Record a poll that returned records."""
@@ -144,7 +144,7 @@ class TaskMetrics:
             self.transactions.began()
 
     def wrote(self, polled: int, written: int, size: int = 0, errors: ErrorCounts | None = None) -> None:
-        """Record a batch: its records before and after the transforms, its bytes as sent, and its errors."""
+        """Record a batch: the numbers of records before and after the transforms, its bytes as sent, and its errors."""
         with self._lock:
             now = self._clock()
             self._polled += polled
@@ -182,12 +182,15 @@ class TaskMetrics:
         """Record a batch of `size` records that was acknowledged outside of transactions."""
         with self._lock:
             self._done(size, self._clock())
-            # Outside of transactions nothing that was sent is taken back.
+            # Outside of transactions, sent bytes count at once, because they cannot be aborted.
             self._count(records=size, bytes=self._sent - self._transferred.bytes)
             self.transactions.settled()
 
     def flushed(self, size: int, seconds: float, offsets: CommittedOffsets) -> None:
-        """Record offsets that were committed outside of transactions, `size` records after the previous ones."""
+        """Record a commit of offsets outside of transactions.
+
+        `size` is the number of records since the previous commit.
+        """
         with self._lock:
             now = self._clock()
             self._commit_time.record(seconds * _MS, now)
@@ -200,7 +203,7 @@ class TaskMetrics:
             self._commits.record(0, self._clock())
 
     def aborted(self, size: int, *, fenced: bool = False) -> None:
-        """Record an aborted transaction with `size` records, or one that fencing has ended."""
+        """Record that a transaction with `size` records was aborted, or that fencing ended it."""
         with self._lock:
             self._done(size, self._clock())
             self._count(aborted=1)
@@ -208,15 +211,15 @@ class TaskMetrics:
 
     @property
     def transferred(self) -> Transferred:
-        """The totals transferred since the task's start."""
+        """Return the totals that were transferred since the task's start."""
         with self._lock:
             counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
-            # Records that a task polled before it failed may not be committed.
+            # If the task has failed, records that it polled before may not be committed, so the lag is unknown.
             lag = math.nan if self._state in _FAILED else self._lag
             return Transferred(counts, lag, self._greatest_lag)
 
     def activity(self) -> Activity:
-        """Return the task's activity, for people."""
+        """Return the task's activity, for display."""
         transferred = self.transferred
         with self._lock:
             commit, opened = self.transactions.last_commit, self.transactions.open

@@ -1,4 +1,4 @@
-"""The metrics of a task's transactions: the open one, and the last committed one."""
+"""The metrics of a task's transactions: the open one, the last commit, and the last ended ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ _MOST_ENDED: Final = 200
 """The maximum number of ended transactions of a task that are kept for display."""
 
 _MOST_BATCHES: Final = 1_000
-"""The number of batches of a transaction whose latency is measured: a transaction may have any number."""
+"""The maximum number of batches of a transaction whose latency is measured.
+
+A transaction may have any number of batches.
+"""
 
 CommittedOffsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class OngoingTransaction:
-    """An open transaction: `since_ms` is in milliseconds since the epoch, `bytes` is the size as sent, compressed."""
+    """An open transaction. `since_ms` is in milliseconds since the epoch. `bytes` is the size as sent, compressed."""
 
     since_ms: int
     records: int = 0
@@ -31,7 +34,7 @@ class OngoingTransaction:
 
 
 class TransactionEnd(StrEnum):
-    """The end of a transaction. FENCED: another producer had taken over the transactional id."""
+    """How a transaction ended. FENCED means that another producer had taken over the transactional id."""
 
     COMMITTED = "COMMITTED"
     ABORTED = "ABORTED"
@@ -50,9 +53,9 @@ class EndedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransferCounts:
-    """Counts of records: `records` and `bytes` (as sent, compressed) are committed, `open` records not yet.
+    """Counts of records. `records` and `bytes` (as sent, compressed) are committed; `open` records are uncommitted.
 
-    `transactions` and `aborted` count transactions, `skipped` the records that errors.tolerance skipped.
+    `transactions` and `aborted` count transactions. `skipped` counts the records that errors.tolerance skipped.
     """
 
     records: int = 0
@@ -79,7 +82,7 @@ class TransferCounts:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """The counts of a task, and its lag: the last and the greatest one, in the source's unit, NaN if unknown."""
+    """The counts of a task, and its last and its greatest lag, in the source's unit; NaN if unknown."""
 
     counts: TransferCounts
     lag: float
@@ -114,7 +117,7 @@ class TransactionMetrics:
 
     @property
     def age(self) -> float:
-        """Return how long a transaction has been open, in seconds, 0.0 without one."""
+        """Return how long the open transaction has been open, in seconds; 0.0 if there is none."""
         return 0.0 if self.open is None or self._opened is None else self._clock() - self._opened
 
     def polled(self) -> None:

@@ -1,4 +1,4 @@
-"""The totals transferred by the connectors of a process since its start, over all restarts of their tasks."""
+"""The totals that a process's connectors have transferred since its start, including restarts of their tasks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OVER: Final = TransferCounts()
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The transfer of a connector: its counts, and the share of its source that poll has returned.
+    """The transfer of a connector: its counts, and the share of its source that `poll` has returned so far.
 
-    The share is from 0 to 1, None if a task does not know how much is left.
+    The share is between 0 and 1; None if a task does not know how much is left.
     """
 
     counts: TransferCounts
@@ -29,7 +29,7 @@ class Transfer:
 class Transfers:
     """Adds up the tasks of each connector. Thread-safe.
 
-    `watch` gets the metrics of each task that starts, and `forget` the name of each connector that is deleted.
+    The worker calls `watch` for each task that starts, and `forget` for each connector that is deleted.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Transfers:
         self._lock = threading.Lock()
 
     def watch(self, task: ConnectorTaskId, metrics: TaskMetrics) -> None:
-        """Count what a task transfers from now on; what it did in its previous run stays counted."""
+        """From now on, count the transfer of a task. The counts of its previous runs stay."""
         with self._lock:
             former = self._current.get(task)
             if former is not None:
@@ -47,7 +47,7 @@ class Transfers:
             self._current[task] = metrics
 
     def forget(self, connector: str) -> None:
-        """Drop the counts of a connector: another one of that name begins at 0."""
+        """Drop the counts of a connector. A new connector with this name begins at 0."""
         with self._lock:
             self._past.pop(connector, None)
             self._current = {task: of for task, of in self._current.items() if task.connector != connector}

@@ -23,11 +23,11 @@ class _Sample:
 class Windowed:
     """Values measured within two windows of 30 seconds. Times are seconds of a monotonic clock.
 
-    It needs the memory of two windows, even if the values are not read for long.
+    The object needs memory for two windows at most, even if the values are not read for a long time.
     """
 
     def __init__(self) -> None:
-        # A third window begins at least two windows after the first one, which is too old then.
+        # When a third window begins, the first one began at least two windows ago, so it is too old.
         self._samples: deque[_Sample] = deque(maxlen=_WINDOWS)
 
     def record(self, value: float, now: float) -> None:
@@ -59,7 +59,7 @@ class Windowed:
         samples = self._recent(now)
         if not samples:
             return 0.0
-        # Less than one full window counts as one, so that the first values do not look like a burst.
+        # A time of less than one window counts as a full window, so that the first values do not look like a burst.
         return sum(sample.total for sample in samples) / max(now - samples[0].start, _WINDOW_S)
 
     def _recent(self, now: float) -> deque[_Sample]:

@@ -43,7 +43,7 @@ _COUNTED: Final[Mapping[str, State | None]] = {
         "restarting": State.RESTARTING,
     }.items()
 }
-"""The tasks that each metric of a connector counts; None counts all."""
+"""For each metric that counts a connector's tasks: the state of the tasks that it counts; None stands for all tasks."""
 
 _CLASS: Final = "connector.class"
 
@@ -63,7 +63,7 @@ class Startups:
             self._counts[success] += 1
 
     def values(self, what: str) -> dict[str, float]:
-        """Return the values of the metrics of starts of `what`, by their names."""
+        """Return the values of the metrics of starts, by name. `what` is `connector` or `task`."""
         with self._lock:
             good, bad = self._counts[True], self._counts[False]
         attempts = good + bad
@@ -79,7 +79,7 @@ class Startups:
 
 @dataclass(frozen=True, slots=True)
 class _Connector:
-    """The shown values of a connector; `state` is thread-safe."""
+    """The values that are shown for a connector. `state` is thread-safe."""
 
     connector_class: str
     version: str
@@ -88,14 +88,14 @@ class _Connector:
 
 
 class WorkerMetrics(Collector):
-    """The metrics of a worker, in a separate registry. Thread-safe."""
+    """The metrics of a worker, in their own registry. Thread-safe."""
 
     def __init__(self, pending_copies: Callable[[], float] = lambda: 0.0) -> None:
         """`pending_copies` returns the number of offsets not yet copied to the worker's offsets topic."""
         self._pending_copies = pending_copies
         self.registry = CollectorRegistry(auto_describe=False)
         self.kinds = MetricKinds()
-        """The types of the metrics that plugins add."""
+        """The types of the metrics that plugins have added."""
         self.connector_startups, self._task_startups = Startups(), Startups()
         self.on_task: Callable[[ConnectorTaskId, TaskMetrics], None] = lambda *_: None
         """Called with the metrics of each task that starts, on any thread."""
@@ -135,7 +135,7 @@ class WorkerMetrics(Collector):
             self._connectors[name] = _Connector(properties.get(_CLASS) or "", "", lambda: State.FAILED)
 
     def connector_restarts(self, name: str) -> None:
-        """Show a failed connector as one that will be restarted."""
+        """Show a failed connector as a connector that will be restarted."""
         with self._lock:
             if name in self._connectors:
                 self._connectors[name] = replace(self._connectors[name], state=lambda: State.RESTARTING)
@@ -150,14 +150,14 @@ class WorkerMetrics(Collector):
         with self._lock:
             return dict(self._tasks)
 
-    def activities(self, connector: str | None = None) -> Mapping[ConnectorTaskId, Activity]:
+    def activities(self, connector: str | None) -> Mapping[ConnectorTaskId, Activity]:
         """Return the activities of this worker's tasks, of one connector or of all."""
         with self._lock:
             tasks = sorted(self._tasks.items())
         return {task: metrics.activity() for task, metrics in tasks if connector in (None, task.connector)}
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry need not collect in order to register."""
+        """Return nothing, so that registering does not collect the metrics."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

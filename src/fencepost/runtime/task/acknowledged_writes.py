@@ -1,7 +1,7 @@
-"""At-least-once writes of a task: records are durable when they are acknowledged, their source offsets follow.
+"""At-least-once writes of a task. Records are durable when they are acknowledged; their source offsets follow later.
 
-Nothing is lost: only offsets of acknowledged records are flushed. After a failure the records since the last flush may
-be written again.
+Nothing is lost, because only offsets of acknowledged records are flushed. After a failure, the records since the last
+flush may be written again.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class AtLeastOnceDelivery(Delivery):
     """Writes records and source offsets with separate producers, outside of transactions."""
 
     def __init__(self, records: IdempotentProducer, offsets: IdempotentProducer) -> None:
-        """A flush takes at most as long as the producer of the `offsets` tries to deliver."""
+        """A flush takes at most the delivery time-out of the producer `offsets`."""
         self._records = records
         self._offsets = offsets
 
     def writes(self, context: WritesContext) -> AcknowledgedWrites:
-        """Return the run's writes."""
+        """Return the writes of the run."""
         return AcknowledgedWrites(context, self._records, self._offsets)
 
     def abandon(self) -> None:
-        """Begin no more writes; a write in progress may continue."""
+        """Prevent further writes. A write in progress may continue."""
         self._records.abandon()
         self._offsets.abandon()
 
@@ -43,12 +43,12 @@ class AtLeastOnceDelivery(Delivery):
 
 
 class AcknowledgedWrites(TaskWrites):
-    """A task's writes, and their source offsets that are not flushed yet."""
+    """A task's writes, and the source offsets that are not flushed yet."""
 
     is_open = False
 
     def has_due_offsets(self, *, final: bool = False) -> bool:
-        """Return False: all offsets are flushed together, at their interval and at the end."""
+        """Return False: all offsets are flushed together, at the flush interval and at the end."""
         del final
         return False
 
@@ -59,7 +59,10 @@ class AcknowledgedWrites(TaskWrites):
         self._size = 0
 
     def write(self, batch: Batch, *, ends: bool = False) -> Settled:  # noqa: ARG002 - offsets follow their records
-        """Write a batch. Its records are settled; after a failure some of them may be written."""
+        """Write a batch. When this returns, its records are settled.
+
+        After a failure, some of the batch's records may have been written.
+        """
         self._create_topics(batch, self._records_producer)
         try:
             result = self._write(batch, self._records_producer)
@@ -75,8 +78,8 @@ class AcknowledgedWrites(TaskWrites):
     def commit(self, *, final: bool = False) -> Settled | None:  # noqa: ARG002 - all offsets are flushed at each commit
         """Flush the source offsets of the written records.
 
-        None if that fails: they are kept for the next flush, because the records are already in Kafka. Raises
-        OffsetsTopicMissingError.
+        Returns None if the flush fails. Then the offsets are kept for the next flush, because the records are already
+        in Kafka. Raises OffsetsTopicMissingError.
         """
         started = time.monotonic()
         offsets = self._offsets.latest()
@@ -84,7 +87,7 @@ class AcknowledgedWrites(TaskWrites):
             try:
                 self._write_offsets(self._offsets_producer)
             except OffsetsTopicMissingError:
-                # Only a new start of the task creates the topic.
+                # The topic is created only when the task starts again.
                 raise
             except FencepostError as error:
                 self._offsets_producer.renew()
@@ -104,6 +107,9 @@ class AcknowledgedWrites(TaskWrites):
         """Do nothing: written records stay."""
 
     def discard(self) -> None:
-        """Flush the source offsets of the written records, unless another instance of the task may be further ahead."""
+        """Flush the source offsets of the written records, unless the task was cancelled.
+
+        After a cancellation, another instance of the task may have committed later offsets.
+        """
         if not self._context.cancelled.is_set():
             self.commit()

@@ -1,7 +1,7 @@
 """Lets tasks start one after the other, as long as the process has file descriptors for them.
 
-A task that starts opens connections to brokers and to its source. Without descriptors for these, it would take the last
-ones away from the tasks that run, from the REST API and from the group.
+A task that starts opens connections to brokers and to its source. If few descriptors are free, a starting task would
+leave none to running tasks, to the REST API and to the group membership.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.turns import Turns
 
 _OF_A_START: Final = 2
-"""The descriptors that are kept for each task that is starting: most tasks have a single connection in the end."""
+"""The number of descriptors reserved for each task that is starting. Once started, most tasks need only one."""
 
 _RESERVES: Final = 2
-"""A worker's own connections also leave the reserve alone, so tasks leave room for them as well."""
+"""Tasks leave this multiple of the worker's reserve free.
+
+The reserve itself is not for the worker's own connections, so tasks leave the same number of descriptors for these.
+"""
 
 
 class Admission:
-    """Counts the tasks of a process that run, and that are starting. Thread-safe."""
+    """Counts the running and the starting tasks of a process. Thread-safe."""
 
     def __init__(self, turns: Turns | None = None) -> None:
         self._turns = turns or Turns()
@@ -35,10 +38,10 @@ class Admission:
 
     @contextmanager
     def admitted(self, task: ConnectorTaskId, control: TaskControl) -> Iterator[Callable[[], None]]:
-        """Enclose a run of a task, once it is its turn, or `control` has it stop.
+        """Wait until it is the task's turn, or `control` asks the task to stop. Then let the body run the task.
 
-        The run calls its argument once it has started. Raises OutOfFileDescriptorsError if there is no room for another
-        task.
+        The body calls the yielded function when the task has started. Raises OutOfFileDescriptorsError if there are too
+        few descriptors for another task.
         """
         turn = self._turns.ask(control.wake)
         try:

@@ -1,4 +1,4 @@
-"""The source offsets that a batch leaves to commit: the last one of each source partition, not one for each record."""
+"""The source offsets of a batch that must be committed: the last one of each source partition, not one per record."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fencepost.runtime.task.boundaries import Batch
 
 
 def batch_offsets(batch: Batch) -> Iterable[tuple[SourcePartition | None, SourceOffset | None]]:
-    """Return the source offsets of a batch to commit, in order: of equal source partitions the last one counts."""
+    """Return the source offsets of a batch to commit, in order. For equal source partitions, the last offset counts."""
     return batch.offsets if isinstance(batch, SourceBatch) else _last_offsets(batch)
 
 
 def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Return the last offset for each source partition object, the most recent at the end.
+    """Return the last offset for each source partition object, the most recent one at the end.
 
-    Sources usually use one object for all records of a partition, or equal ones in a row, so few remain to be compared
-    by content.
+    Sources usually use one object for all records of a partition, or equal objects in a row. So few objects must be
+    compared by content.
     """
     latest: dict[int, SourceRecord] = {}
     previous: SourcePartition | None = None
@@ -33,7 +33,7 @@ def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition
 
 
 def _is_same(partition: SourcePartition, other: SourcePartition) -> bool:
-    """Whether two source partitions are the same: in Python 1, 1.0 and True are equal, in JSON they are not."""
+    """Whether two source partitions are the same. In Python, 1, 1.0 and True are equal; in JSON they are not."""
     try:
         return (
             partition == other

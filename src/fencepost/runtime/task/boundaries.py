@@ -1,6 +1,6 @@
-"""The decisions where transactions end, without I/O. Times are seconds of a monotonic clock.
+"""Decides where transactions end, without I/O. Times are seconds of a monotonic clock.
 
-The task asks for a decision after each piece of a batch and after each poll. The cost of a decision does not depend on
+The task requests a decision after each piece of a batch, and after each poll. The cost of a decision does not depend on
 the number of records in the transaction.
 """
 
@@ -18,7 +18,7 @@ from fencepost.runtime.task.transaction_context import Request, WorkerTransactio
 
 
 class BoundaryDecision(Enum):
-    """The decision about the transaction at some point."""
+    """The decision about the transaction at a certain point."""
 
     CONTINUE = "continue"
     COMMIT = "commit"
@@ -31,6 +31,11 @@ _DECISIONS: Final = {
     Request.ABORT: BoundaryDecision.ABORT,
 }
 
+_SNAPSHOTS: Final = (True, "true", "INITIAL", "BLOCKING")
+"""The values of `snapshot` in offsets of a snapshot.
+
+Debezium's incremental snapshots, which also read changes, have another value.
+"""
 _SNAPSHOT_ENDS: Final = ("last_snapshot_record", "snapshot_completed")
 
 Batch = Sequence[SourceRecord] | SourceBatch
@@ -50,15 +55,15 @@ class TransactionBoundaryManager(ABC):
         return False
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the batch in pieces, each with the decision for the time after it is written, before the next."""
+        """Yield the batch in pieces, each with the decision that follows when the piece is written."""
         yield batch, BoundaryDecision.CONTINUE
 
     @abstractmethod
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Decide after everything that a poll returned was written; `returned` is False for an empty poll."""
+        """Decide after all records of a poll were written. `returned` is False if the poll returned none."""
 
     def before_wait(self, now: float) -> BoundaryDecision:
-        """Decide before converters or a failed poll are waited for while a transaction with earlier batches is open."""
+        """Decide about an open transaction of earlier batches, before a wait for converters or after a failed poll."""
         del now
         return BoundaryDecision.CONTINUE
 
@@ -68,14 +73,14 @@ class TransactionBoundaryManager(ABC):
 
 
 class PollBoundary(TransactionBoundaryManager):
-    """A transaction for each poll."""
+    """Each poll is one transaction."""
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the batch, to be committed."""
+        """Yield the batch, with the decision to commit."""
         yield batch, BoundaryDecision.COMMIT
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Commit after an empty poll, although there may be nothing: the task's commit() is called after every poll."""
+        """Commit even after an empty poll: the task's commit() is called after every poll."""
         del now, transaction_open
         return BoundaryDecision.CONTINUE if returned else BoundaryDecision.COMMIT
 
@@ -85,10 +90,11 @@ class PollBoundary(TransactionBoundaryManager):
 
 
 class SnapshotBoundary(TransactionBoundaryManager):
-    """A transaction for a whole snapshot, and then one for each poll.
+    """A whole snapshot is one transaction. After the snapshot, each poll is one transaction.
 
-    A snapshot's source offsets say so, as Debezium's do: they have `snapshot`, and `last_snapshot_record` (PostgreSQL) or
-    `snapshot_completed` (other databases) is false. A killed task reads its snapshot again, of which nothing was visible.
+    As in Debezium, source offsets have the field `snapshot` while the snapshot is in progress. At the end
+    `last_snapshot_record` (PostgreSQL) or `snapshot_completed` (SQL Server, Oracle, Db2) is true, or `snapshot` is left
+    out (MySQL, MariaDB). If a task is killed, it reads its snapshot again; nothing of the first attempt is visible.
     """
 
     def __init__(self) -> None:
@@ -96,11 +102,11 @@ class SnapshotBoundary(TransactionBoundaryManager):
 
     @property
     def holds_offsets(self) -> bool:
-        """Whether a snapshot is in progress: one that is not read to its end is read again."""
+        """Whether a snapshot is in progress. An incomplete snapshot is read again from its beginning."""
         return self._in_snapshot
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the batch."""
+        """Yield the batch as one piece."""
         offsets = batch.offsets if isinstance(batch, SourceBatch) else [(None, batch[-1].source_offset)]
         self._in_snapshot = any(offset is not None and _is_of_snapshot(offset) for _, offset in offsets)
         yield batch, BoundaryDecision.CONTINUE
@@ -111,23 +117,23 @@ class SnapshotBoundary(TransactionBoundaryManager):
         return self.at_end()
 
     def at_end(self) -> BoundaryDecision:
-        """Commit, unless a snapshot is in progress: the task aborts its transaction then."""
+        """Commit, unless a snapshot is in progress: then the task aborts its transaction."""
         return BoundaryDecision.CONTINUE if self._in_snapshot else BoundaryDecision.COMMIT
 
 
 def _is_of_snapshot(offset: SourceOffset) -> bool:
-    return bool(offset.get("snapshot")) and any(offset.get(name) is False for name in _SNAPSHOT_ENDS)
+    return offset.get("snapshot") in _SNAPSHOTS and not any(offset.get(name) is True for name in _SNAPSHOT_ENDS)
 
 
 class IntervalBoundary(TransactionBoundaryManager):
-    """A transaction lasts as long as the interval, from one commit to the next."""
+    """A transaction ends when the interval has passed since the previous commit."""
 
     def __init__(self, interval_s: float, now: float) -> None:
         self._interval_s = interval_s
         self._last_commit = now
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Commit once the interval is over.
+        """Commit when the interval has passed.
 
         Connect checks the interval only after a batch. Here an open transaction also ends after an empty poll, so that
         an idle source does not block the readers of its topics.
@@ -138,7 +144,7 @@ class IntervalBoundary(TransactionBoundaryManager):
         return BoundaryDecision.COMMIT
 
     def before_wait(self, now: float) -> BoundaryDecision:
-        """Commit: no poll is in the transaction in part."""
+        """Commit, because the open transaction contains only the records of complete polls."""
         self._last_commit = now
         return BoundaryDecision.COMMIT
 
@@ -148,19 +154,20 @@ class IntervalBoundary(TransactionBoundaryManager):
 
 
 class FlushInterval(IntervalBoundary):
-    """No transactions: source offsets are flushed at an interval, even if there are none.
+    """Flushes source offsets at an interval, without transactions.
 
-    A task's commit() is called at the same interval, as in Connect without exactly-once delivery.
+    A task's commit() is called at the same interval, even if the task returned no records, as in Connect without
+    exactly-once delivery.
     """
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Commit once the interval is over."""
+        """Commit when the interval has passed."""
         del returned, transaction_open
         return super().after_poll(now, returned=True, transaction_open=False)
 
 
 class ConnectorBoundary(TransactionBoundaryManager):
-    """Transactions end where the task requests it."""
+    """Transactions end where the task requests that."""
 
     def __init__(self) -> None:
         self._context = WorkerTransactionContext()
@@ -171,10 +178,12 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return self._context
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the records up to each one with a request, and those after the last; of columns the rows up to each boundary.
+        """Yield the pieces of a batch.
 
-        Requests are checked when the previous piece was written, so that a request that is made in between counts. Raises
-        IllegalStateError if both commit and abort were requested after the same record.
+        A list of records is split after each record with a request, a batch of columns at each boundary.
+
+        The requests for a record are read only when the previous piece is written, so that requests made until then
+        count. Raises IllegalStateError if both a commit and an abort were requested after the same record.
         """
         if isinstance(batch, SourceBatch):
             yield from _column_pieces(batch)
@@ -196,12 +205,12 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return next(requested, None)
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Return the request for the batch. Raises IllegalStateError for both commit and abort."""
+        """Return the request for the batch. Raises IllegalStateError if both a commit and an abort were requested."""
         del now, returned, transaction_open
         return self._batch_decision()
 
     def at_end(self) -> BoundaryDecision:
-        """Return the request for the batch; without one the open transaction must not be committed."""
+        """Return the request for the batch. If there is none, the open transaction must not be committed."""
         return self._batch_decision()
 
     def _batch_decision(self) -> BoundaryDecision:
@@ -209,7 +218,10 @@ class ConnectorBoundary(TransactionBoundaryManager):
 
 
 def _column_pieces(batch: SourceBatch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-    """Yield the rows up to each boundary within a batch of columns, and the rest; any other batch is one piece."""
+    """Yield the rows up to each boundary within a batch of columns, and then the rows after the last one.
+
+    Any other batch is yielded as it is.
+    """
     rest, before = batch, 0
     for end, offsets in batch.boundaries:
         rows: Any = rest.columns
@@ -220,9 +232,10 @@ def _column_pieces(batch: SourceBatch) -> Iterator[tuple[Batch, BoundaryDecision
 
 
 class SourceBoundary(ConnectorBoundary):
-    """Transactions end where transactions of the source do. The task asks for a commit with each batch that ends one.
+    """Transactions end where transactions of the source end. The task requests a commit with each batch that ends one.
 
-    It gives the records of a transaction of the source in one batch, or in several without a request for a commit.
+    The task returns the records of a source's transaction in one batch, or in several batches of which only the last
+    requests a commit.
     """
 
     def __init__(self) -> None:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class TaskProperties:
-    """A task's configuration, which may get more additions while the task runs. Thread-safe."""
+    """A task's configuration. `task.additions` may get longer while the task runs. Thread-safe."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self.latest: Mapping[str, str] = MappingProxyType(dict(config))
-        """The configuration, which does not change: with more additions it is another one."""
+        """The latest configuration. The object is immutable; `add` replaces it."""
 
     def add(self, additions: str) -> None:
-        """Replace the additions by a longer text."""
+        """Replace `task.additions` by a longer text, which begins with the previous one."""
         self.latest = MappingProxyType({**self.latest, TASK_ADDITIONS: additions})
 
 
@@ -55,17 +55,17 @@ class WorkerSourceTaskContext:
 
     @property
     def transaction_context(self) -> WorkerTransactionContext | None:
-        """Defines transactions; None unless `transaction.boundary=connector`."""
+        """Defines the ends of transactions; None unless `transaction.boundary=connector`."""
         return self._transaction_context
 
     @property
     def allowed_paths(self) -> AllowedPaths:
-        """The paths where files may be read."""
+        """The paths from which files may be read."""
         return self._allowed_paths
 
     @property
     def plugin_metrics(self) -> PluginMetrics:
-        """Adds metrics of the task's own."""
+        """Adds the task's own metrics."""
         return self._plugin_metrics
 
     def configs(self) -> Mapping[str, str]:
@@ -73,5 +73,5 @@ class WorkerSourceTaskContext:
         return self._config.latest
 
     def spark_session(self) -> SparkSession:
-        """Return the worker's Spark session, which the first call starts. Raises SparkStartError."""
+        """Return the worker's Spark session. The first call starts it. Raises SparkStartError."""
         return self._spark_session()

@@ -1,4 +1,4 @@
-"""The requests to a task from any thread, and the task's waiting for them."""
+"""Requests to a task, from any thread, and the waits of the task that these requests end."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ class TaskControl:
         self._set(stopping=True)
 
     def cancel(self) -> None:
-        """Ask the task to end and not to commit."""
+        """Ask the task to end without a commit."""
         self.cancelled.set()
         self.stop()
 
     def fail(self, error: Exception) -> None:
-        """Ask the task to end with a failure, and not to commit."""
+        """Ask the task to end with a failure, without a commit."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()
 
     def raise_failure(self) -> None:
-        """Raise the failure that the task should end with, if any."""
+        """Raise the failure with which the task should end, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def wait(self, seconds: float) -> bool:
-        """Return after some time, or True at once if the task should end or pause."""
+        """Wait for some time. Return True at once if the task should end or pause."""
         with self._changed:
             return bool(self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds))
 
     def wait_for(self, true: Callable[[], bool]) -> None:
-        """Return once a condition is true, or the task should end. `wake` has the condition checked again."""
+        """Return when a condition is true, or the task should end. `wake` makes it check the condition again."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._failure or true())
 
@@ -84,7 +84,10 @@ class TaskControl:
 
 @dataclass(frozen=True, slots=True)
 class WriteRequests:
-    """The requests to a task as the engine asks for them: a stop or a pause ends its waits, a cancellation also its writes."""
+    """The requests to a task, in the form for the engine.
+
+    A stop or a pause ends the engine's waits; a cancellation also ends its writes.
+    """
 
     control: TaskControl
 

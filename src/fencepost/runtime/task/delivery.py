@@ -19,7 +19,7 @@ NewBoundaries = Callable[[float], TransactionBoundaryManager]
 
 
 def delivers_exactly_once(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
-    """Return whether a connector's tasks write in transactions on a worker."""
+    """Return whether the tasks of a connector on a worker write in transactions."""
     enabled = worker.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED
     return enabled and not connector.at_least_once
 

@@ -1,4 +1,4 @@
-"""A connector's task object, called through `plugin_calls`, with its return values checked."""
+"""A connector's task object. It is called through `plugin_calls`, and its return values are checked."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _POLLED: Final = "None, a SourceBatch, or an iterable of SourceRecord, such as a
 
 
 class TaskInstance:
-    """Calls one SourceTask. `stop` is thread-safe and calls the task once; the rest is for the task's own thread.
+    """Calls one SourceTask. `stop` is thread-safe, and calls the task only once.
 
-    A task's error is always raised as an Exception, and an invalid return value as a PluginError (see `plugin_calls`).
+    All other methods are for the task's own thread. A task's error is always raised as an Exception, and an invalid
+    return value as a PluginError (see `plugin_calls`).
     """
 
     def __init__(self, task_id: ConnectorTaskId, new_task: Callable[[], SourceTask]) -> None:
@@ -39,21 +40,21 @@ class TaskInstance:
         self._stopped = False
         self._lag_failed = False
         self.stop_error: Exception | None = None
-        """The error of the task's stop(), None without one."""
+        """The error of the task's stop(); None if there was none."""
 
     @property
     def keeps_records(self) -> bool:
-        """Whether the task overrides `commit_record`, so that records are kept until the commit."""
+        """Whether the task overrides `commit_record`, so that its records are kept until the commit."""
         return type(self._task).commit_record is not SourceTask.commit_record
 
     @property
     def keeps_batches(self) -> bool:
-        """Whether the task overrides `commit_batch`, so that batches of columns are kept until the commit."""
+        """Whether the task overrides `commit_batch`, so that its batches of columns are kept until the commit."""
         return type(self._task).commit_batch is not SourceTask.commit_batch
 
     @property
     def knows_end(self) -> bool:
-        """Whether the task overrides `at_end`; without it its source never ends."""
+        """Whether the task overrides `at_end`. Otherwise the worker never sees the end of its source."""
         return type(self._task).at_end is not SourceTask.at_end
 
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
@@ -64,7 +65,7 @@ class TaskInstance:
     def poll(self) -> Batch | None:
         """Return the result of poll: None, a SourceBatch or a list of records. Raises the errors of the task.
 
-        A generator runs to its end.
+        If poll returns a generator, it is run to its end.
         """
         what = self._what("poll")
         answer: Any = call_plugin(what, self._task.poll)
@@ -85,7 +86,7 @@ class TaskInstance:
                 refuse_answer(self._what("poll"), self._task.poll, found, _POLLED)
 
     def refuse_offset(self, error: Exception) -> NoReturn:
-        """Raise the PluginError for a source offset of poll's that cannot be stored, which `error` describes."""
+        """Raise a PluginError for a source offset from poll that cannot be stored. `error` describes the offset."""
         expected = "offsets whose values are texts, numbers, booleans or None"
         found = f"an offset that cannot be stored ({error})"
         refuse_answer(self._what("poll"), self._task.poll, found, expected)
@@ -99,13 +100,13 @@ class TaskInstance:
         return answer
 
     def first_lag(self) -> float | None:
-        """Return the lag before the first poll, None if unknown. A task may need a poll to know it."""
+        """Return the lag before the first poll; None if unknown. A task may need a poll before it knows its lag."""
         with suppress(Exception):
             return self._ask_lag()
         return None
 
     def lag(self) -> float | None:
-        """Return the lag, None if unknown. The first error of the task is logged."""
+        """Return the lag; None if unknown. The task's first error is logged."""
         if self._lag_failed:
             return None
         try:
@@ -121,13 +122,13 @@ class TaskInstance:
         if lag is None:
             return None
         number: float = call_plugin(what, float, lag)
-        # JSON has no other numbers, and an estimate needs none.
+        # JSON has no infinite numbers and no NaN, and an estimate does not need them.
         return number if math.isfinite(number) else None
 
     def settled(self, records: Iterable[_Settled]) -> None:
         """Call the task's commit_record for each settled record, and commit_batch for each batch of columns, in order.
 
-        Its errors are logged.
+        Errors of these methods are logged.
         """
         place: Any
         for record, place in records:
@@ -145,7 +146,10 @@ class TaskInstance:
             _log.exception("commit() of task %s failed; the transaction is committed nevertheless", self.id)
 
     def stop(self) -> None:
-        """Stop the task, once; return when it is stopped. Its error is logged, and kept as `stop_error`."""
+        """Stop the task once, and return when it has stopped.
+
+        An error of the task is logged, and kept as `stop_error`.
+        """
         with self._stopping:
             if self._stopped:
                 return
@@ -157,12 +161,12 @@ class TaskInstance:
                 self.stop_error = error
 
     def abandon(self) -> None:
-        """End the task's code if its start() does not return, as far as it can be ended. Thread-safe."""
+        """If the task's start() does not return, end its code as far as possible. Thread-safe."""
         if isinstance(self._task, Abandonable):
             self._task.abandon()
 
     def close(self) -> None:
-        """Let the task release what it has, at the end of its run. Its error is logged."""
+        """Let the task release its resources at the end of its run. An error of the task is logged."""
         try:
             call_plugin(self._what("close"), self._task.close)
         except Exception:  # noqa: BLE001 - a connector may raise anything

@@ -1,4 +1,4 @@
-"""A running task's loop: poll, write, and end the transaction at the boundaries."""
+"""The loop of a running task: it polls, writes, and ends transactions at their boundaries."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ POLL_RETRY_S: Final = 0.5
 """The pause after `poll` raised RetriableError."""
 
 _PREPARE_RETRY_S: Final = 1.0
-"""The pause after `prepare` of a converter raised RetriableError, which may have tried for a while itself."""
+"""The pause after a converter's `prepare` raised RetriableError. The converter may have retried for a while itself."""
 
 
 class _ReadAgainError(Exception):
     """The task has to read all uncommitted records again.
 
-    It should stop or pause while a polled batch waits, or the transaction of earlier records was aborted meanwhile.
+    `PollLoop.run` lists the cases.
     """
 
 
@@ -58,17 +58,24 @@ class PollLoop:
         self._preparations = RepeatedFailures("prepare() of a converter", instance.id, on_state)
 
     def stop_at_end(self, patience_s: float | None) -> None:
-        """Let `run` end with its source, and fail once it has waited for `patience_s` seconds; None for no limit."""
+        """Let `run` return when the source ends.
+
+        If calls keep failing for `patience_s` seconds, `run` fails; None means no limit.
+        """
         self._stop_at_end = True
         self._polls.patience_s = self._preparations.patience_s = patience_s
 
     def run(self) -> bool:
-        """Poll until the task should stop, or its source ends if that is wanted.
+        """Poll until the task should stop, or until its source ends if `stop_at_end` was called.
 
-        Return True if the task has to restart from its committed offsets, unless it should stop: it was paused while its
-        open transaction had no boundary yet, or while a batch waited, or its converters waited in such a transaction. An
-        open transaction would block the readers of its topics, and expire. Raises any failure, with the transaction
-        aborted.
+        Returns True if the task must start again from its committed offsets, unless it should stop:
+
+        - The task was paused while a batch waited for its converters.
+        - The task was paused, or its converters waited, while the open transaction had no boundary yet. The transaction
+          was aborted, because it would have blocked the readers of its topics until it expired.
+        - `poll` failed during a snapshot or a transaction of the source.
+
+        Raises any failure, after the open transaction was aborted.
         """
         try:
             while not self._control.stopping:
@@ -91,7 +98,7 @@ class PollLoop:
         return False
 
     def _step(self) -> bool:
-        """Poll once and write the result; return whether there was any."""
+        """Poll once, and write the records. Return whether poll returned any."""
         batch = self._poll()
         returned = bool(batch)
         if batch:
@@ -106,10 +113,11 @@ class PollLoop:
         return returned
 
     def _write(self, piece: Batch, *, ends: bool) -> Settled:
-        """Write a part of a batch, and wait for what its converters need, without a transaction.
+        """Write a piece of a batch. If a converter must wait for something, end the open transaction first.
 
-        An open one is committed before, or aborted if it has no boundary yet. Then the part is written to find that the
-        converters have what they need, and aborted as well.
+        The open transaction is committed, or aborted if it has no boundary yet. After an abort, the piece is still
+        written when the wait is over, to test that the converters are ready. Then the task reads all uncommitted
+        records again.
         """
         aborted = False
         while True:
@@ -129,7 +137,7 @@ class PollLoop:
                 return settled
 
     def _end_before_wait(self) -> bool:
-        """End an open transaction, which would block the readers of its topics. True if it was aborted."""
+        """End an open transaction, which would block the readers of its topics. Return True if it was aborted."""
         if self._writes.is_open:
             self._follow(self._boundaries.before_wait(time.monotonic()))
         if not self._writes.is_open:
@@ -154,7 +162,11 @@ class PollLoop:
         return batch
 
     def _end_before_retry(self) -> None:
-        """End an open transaction: a source may begin again at its committed offsets, as Debezium does after a failure."""
+        """After a failed poll, commit the open transaction if the boundaries decide so.
+
+        The source may continue from its committed offsets, as Debezium does after a failure. So during a snapshot or a
+        transaction of the source, whose offsets must not be committed yet, _ReadAgainError is raised.
+        """
         if self._boundaries.holds_offsets:
             raise _ReadAgainError
         if self._writes.is_open:
@@ -176,11 +188,15 @@ class PollLoop:
             return self._writes.commit(final=final)
         except UnstorableOffsetError as error:
             unstorable = error
-        # Outside of the handler: the worker's own error would be shown as the context.
+        # The error is raised outside of the `except` block. Otherwise it would have the worker's own error as its
+        # context.
         return self._instance.refuse_offset(unstorable)
 
     def _commit_all(self) -> bool:
-        """Commit at a stop or a pause. False if the boundaries did not allow it, and the transaction was aborted."""
+        """Commit at a stop or a pause.
+
+        Return False if the boundaries did not allow it, and the transaction was aborted.
+        """
         self._follow(self._boundaries.at_end(), final=True)
         if not self._writes.is_open and not self._boundaries.holds_offsets:
             if self._writes.has_due_offsets(final=True):
@@ -197,7 +213,7 @@ class PollLoop:
             self._on_state(State.RUNNING)
 
     def _abort_quietly(self) -> None:
-        """Abort an open transaction after a failure; errors of the abort are only logged."""
+        """Abort an open transaction after a failure. Errors of the abort are only logged."""
         try:
             self._writes.discard()
         except Exception as error:  # noqa: BLE001 - the failure that led here is the one to report

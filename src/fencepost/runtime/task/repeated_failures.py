@@ -1,4 +1,4 @@
-"""Counts and reports the failures in a row of a call that a running task repeats."""
+"""Counts and reports consecutive failures of a call that a running task repeats."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fencepost.runtime.state import EndNotReachedError, OnState, State
 
 _log: Final = logging.getLogger(__name__)
 
-# The first report comes after this number of failures in a row, the next ones each time that the number has doubled: a
-# source that fails now and then, or permanently, causes few records in the status topic.
+# The first report comes after this number of consecutive failures, and later ones whenever the number has doubled. So a
+# source that fails now and then, or permanently, causes only few records in the status topic.
 _FIRST_REPORT: Final = 3
 
 
 class RepeatedFailures:
-    """The failures in a row of one call, which `call` names. For the task's own thread."""
+    """Consecutive failures of one call. `call` names it. Only for the task's own thread."""
 
     def __init__(self, call: str, task: ConnectorTaskId, on_state: OnState) -> None:
         self.patience_s: float | None = None
-        """The time that it may keep failing, in seconds; None for no limit."""
+        """How long the call may keep failing, in seconds; None means no limit."""
         self._call = call
         self._task = task
         self._on_state = on_state
@@ -32,7 +32,7 @@ class RepeatedFailures:
         self._next_report = _FIRST_REPORT
 
     def failed(self, error: RetriableError) -> None:
-        """Record a failure. Raises EndNotReachedError if the patience has ended."""
+        """Record a failure. Raises EndNotReachedError if the call has failed for longer than `patience_s`."""
         if not self._failures:
             self._failing_since = time.monotonic()
         self._failures += 1

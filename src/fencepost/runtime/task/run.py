@@ -1,13 +1,14 @@
-"""One run of a source task: from its start, the first or a later one, to its stop.
+"""One run of a source task, from a start (the first or a later one) to its stop.
 
 The order of the steps of a start:
 
     wait while paused -> wait for its turn -> create the transforms and converters -> check before -> take over the transactional id -> check
     after -> read the offsets -> start() -> poll
 
-In the two checks a group of workers ensures that no older generation of the task can write, and that this one is not an
-older generation itself. Taking over the transactional id fences every former owner and aborts its open transaction, so
-the offsets that are read then are final. An at-least-once task has no transactional id, and fences nothing.
+In the two checks, a group of workers ensures that no older generation of the task can write, and that this task does
+not itself belong to an older generation. Taking over the transactional id fences every former owner and aborts its open
+transaction, so the offsets that are read afterwards are final. An at-least-once task has no transactional id, and
+fences nothing.
 """
 
 from __future__ import annotations
@@ -52,17 +53,20 @@ _ENDLESS: Final = (
 
 
 class StartChecks(Protocol):
-    """The checks of a group of workers around a task's start. Either may raise, which fails the task."""
+    """The checks of a group of workers around a task's start. If one of them raises, the task fails."""
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
-        """Called before the task takes over its transactional id: lets the older generations be fenced."""
+        """Called before the task takes over its transactional id. Ensures that older generations are fenced."""
 
     def after_ownership(self, task: ConnectorTaskId) -> None:
-        """Called once the task owns the id: raises if there are newer task configurations, or the task was revoked."""
+        """Called after the task has taken over its transactional id.
+
+        Raises if there are newer task configurations, or if the task was revoked.
+        """
 
 
 class NoChecks:
-    """No checks: taking over the transactional id is enough."""
+    """Makes no checks: taking over the transactional id is sufficient."""
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
         """Do nothing."""
@@ -73,7 +77,10 @@ class NoChecks:
 
 @dataclass(frozen=True, slots=True)
 class TaskParts:
-    """The parts of a task. The factories are called at each start; `new_boundaries` gets the time in seconds."""
+    """The parts of a task. The factories are called at each start.
+
+    `new_boundaries` is called with the time in seconds.
+    """
 
     config: TaskProperties
     new_task: Callable[[], SourceTask]
@@ -90,7 +97,7 @@ class TaskParts:
 
 
 class TaskRun:
-    """Runs a task once. `stop_task` and `abandon` are for other threads."""
+    """Runs a task once. `stop_task` and `abandon` may be called on other threads."""
 
     def __init__(
         self,
@@ -116,18 +123,21 @@ class TaskRun:
 
     @property
     def producer(self) -> TransactionalProducer | None:
-        """The owner of the transactional id, None before its creation or without one. Thread-safe."""
+        """The owner of the transactional id; None before its creation, or if there is no such id. Thread-safe."""
         return None if self._delivery is None else self._delivery.producer
 
     def stop_task(self) -> None:
-        """Call the task's stop(), so that a blocked poll returns. Does nothing before its start() returned."""
+        """Call the task's stop(), so that a blocked poll returns.
+
+        Does nothing before the task's start() has returned.
+        """
         if self._instance is not None and self._started:
             self._instance.stop()
 
     def abandon(self) -> None:
-        """Abort the task's open transaction and make brokers refuse its later writes, as far as its delivery can.
+        """Abort the task's open transaction, and make brokers refuse its later writes, as far as its delivery allows.
 
-        A start() that does not return is ended, as far as it can be.
+        If the task's start() does not return, its code is ended as far as possible.
         """
         if self._delivery is not None:
             self._delivery.abandon()
@@ -135,7 +145,7 @@ class TaskRun:
             self._instance.abandon()
 
     def run(self) -> bool:
-        """Start the task and poll it until it should stop. Return True if it must run again. Raises any failure."""
+        """Start the task, and poll it until it should stop. Return True if it must run again. Raises any failure."""
         if self._control.paused:
             self._on_state(State.PAUSED)
             self._control.wait_until_resumed()
@@ -148,7 +158,8 @@ class TaskRun:
                 self._metrics.end_plugin_metrics()
 
     def _run(self, started: Callable[[], None]) -> bool:
-        # Before any fencing: its plugins may be invalid, or unavailable at the moment.
+        # The pipeline is created before anything is fenced, because its plugins may be invalid, or unavailable at the
+        # moment.
         path = self._parts.new_write_path(self._new_plugin_metrics)
         self._parts.engine.expect(path.pipeline)
         self._parts.checks.before_ownership(self._id)
@@ -169,7 +180,10 @@ class TaskRun:
             return self._poll(offsets, delivery, path, started)
 
     def _watching(self, offsets: ConnectorOffsetStore) -> AbstractContextManager[None]:
-        """Let the task fail if it shares a source partition; this cannot be detected without fencing."""
+        """Let a task that owns a transactional id fail if it shares a source partition with another task.
+
+        For a task without fencing, sharing cannot be detected.
+        """
         return nullcontext() if self.producer is None else self._parts.guard.watching(offsets, self._fail)
 
     def _fail(self, error: SharedPartitionError) -> None:
@@ -224,9 +238,9 @@ class TaskRun:
 
 
 def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:
-    """Return the name of this run in its commits.
+    """Return a function that returns the name of this run in its commits.
 
-    No other run has this producer id with the epoch of its ownership.
+    The name is unique: no other run has this producer id together with the epoch of this ownership.
     """
     producer = delivery.producer
     if producer is None:

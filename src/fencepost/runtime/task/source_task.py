@@ -1,4 +1,4 @@
-"""A source task in the worker: a thread that can be started, paused and stopped, and that restarts itself.
+"""A source task in the worker: a thread that can be started, paused and stopped, and that restarts by itself.
 
 See `state` for the states and `run` for the steps of a run.
 """
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from fencepost.api.errors import describe_error
 from fencepost.api.plugin_calls import as_failure
-from fencepost.config.file_descriptors import OutOfFileDescriptorsError, explained
+from fencepost.config.file_descriptors import explained
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.kafka.errors import ProducerFencedError
@@ -20,9 +20,10 @@ from fencepost.kafka.producer.transaction import ProducerIdentity, TransactionSt
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.metrics.transaction_metrics import Commit, OngoingTransaction
 from fencepost.runtime.restart_policy import RestartPolicy
-from fencepost.runtime.state import ENDS, ReplacedError, State, check_transition
+from fencepost.runtime.state import ENDS, State, check_transition
 from fencepost.runtime.switch_interval import adapt_switch_interval
 from fencepost.runtime.task.control import TaskControl
+from fencepost.runtime.task.restart_log import log_failure, log_restart
 from fencepost.runtime.task.run import TaskParts, TaskRun
 
 _log: Final = logging.getLogger(__name__)
@@ -32,7 +33,9 @@ class TaskListener(Protocol):
     """Is notified of a task's states, on the task's thread."""
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
-        """Called with a new state; `error` is the reason of RESTARTING or FAILED, or a RUNNING task's current error.
+        """Called with a new state.
+
+        `error` is the reason of RESTARTING or FAILED, or the current error of a RUNNING task.
 
         Must not raise.
         """
@@ -40,7 +43,7 @@ class TaskListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionStatus:
-    """A task's open transaction and last commit, as known in the worker.
+    """A task's open transaction and last commit, as the worker knows them.
 
     `state` is the name of a TransactionState. `producer_id` and `producer_epoch` are None until the task owns its
     transactional id.
@@ -54,7 +57,7 @@ class TransactionStatus:
 
 
 class WorkerSourceTask:
-    """Runs one source task until it is stopped, it fails fatally, or (if requested) its source ends."""
+    """Runs one source task until it is stopped, fails fatally, or (if requested) its source ends."""
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class WorkerSourceTask:
 
     @property
     def transaction(self) -> TransactionStatus:
-        """The task's open transaction. Thread-safe."""
+        """The task's open transaction and last commit. Thread-safe."""
         transactions = self._metrics.transactions
         run = self._run
         producer = None if run is None else run.producer
@@ -120,7 +123,7 @@ class WorkerSourceTask:
         self._control.resume()
 
     def add(self, additions: str | None) -> None:
-        """Let the task find the latest `task.additions` of its configuration."""
+        """Give the task the latest `task.additions` of its configuration."""
         if additions is not None:
             self._parts.config.add(additions)
 
@@ -129,7 +132,7 @@ class WorkerSourceTask:
         self._control.stop()
         run = self._run
         if run is not None:
-            # The connector's stop() may be slow, or hang: that must not block the caller.
+            # The task's stop() runs on another thread, because it may be slow or hang, and must not block the caller.
             threading.Thread(target=self._stop_task, args=[run], name=f"stop-{self.id}", daemon=True).start()
 
     def _stop_task(self, run: TaskRun) -> None:
@@ -137,9 +140,9 @@ class WorkerSourceTask:
             run.stop_task()
 
     def cancel(self) -> None:
-        """Abandon a task that did not stop in time: its open transaction is aborted, and it can write no more.
+        """Abandon a task that did not stop in time. Its open transaction is aborted, and it can write nothing more.
 
-        Takes some milliseconds, and at most a few seconds if the brokers do not answer.
+        The call takes some milliseconds, or a few seconds at most if the brokers do not answer.
         """
         self._control.cancel()
         self.stop()
@@ -148,7 +151,7 @@ class WorkerSourceTask:
             self._run.abandon()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the task has ended, for `timeout` seconds at most, and return whether it has."""
+        """Wait for the end of the task, for `timeout` seconds at most. Return whether it has ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -171,7 +174,8 @@ class WorkerSourceTask:
             except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
                 error = explained(f"Task {self.id}", as_failure(f"Task {self.id}", raised))
                 if self._control.stopping:
-                    # An error of a poll that was cut off by a stop is not worth a line; a newer instance is.
+                    # The error of a poll that the stop interrupted is logged at DEBUG. Fencing by a newer instance of
+                    # the task is logged at INFO.
                     level = logging.INFO if isinstance(error, ProducerFencedError) else logging.DEBUG
                     _log.log(level, "Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):
@@ -202,15 +206,9 @@ class WorkerSourceTask:
     def _wait_to_restart(self, error: Exception) -> bool:
         delay = self._restarts.failed(error)
         if delay is None:
-            if isinstance(error, ReplacedError):
-                _log.warning("%s", describe_error(error))
-            else:
-                _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
+            log_failure(self.id, error)
             return False
-        # Hundreds of tasks may wait for descriptors for hours: each warns only once.
-        told = isinstance(error, OutOfFileDescriptorsError) and isinstance(self._error, OutOfFileDescriptorsError)
-        level = logging.DEBUG if told else logging.WARNING
-        _log.log(level, "Task %s failed and restarts in %.1f s: %s", self.id, delay, describe_error(error))
+        log_restart(self.id, f"in {delay:.1f} s", error, self._error)
         self._set_state(State.RESTARTING, error)
         self._control.wait(delay)
         return True

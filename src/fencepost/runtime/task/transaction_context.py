@@ -1,4 +1,4 @@
-"""The task's side of `transaction.boundary=connector`: its pending requests."""
+"""The task's side of `transaction.boundary=connector`: the requests that it has made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THE_BATCH: Final = _Batch.THE_BATCH
 
 
 class Request(Enum):
-    """A task's request."""
+    """A task's request about its transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -31,7 +31,7 @@ class WorkerTransactionContext:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._batch: set[Request] = set()
-        # The records are kept as well, so that no other record can get the identity of a requested one.
+        # The records are kept as well, so that no other record can get the same identity as a record with a request.
         self._records: dict[int, tuple[SourceRecord, set[Request]]] = {}
 
     def commit_transaction(self, record: SourceRecord | _Batch | None = _THE_BATCH) -> None:
@@ -51,7 +51,10 @@ class WorkerTransactionContext:
         return bool(self._records)
 
     def take_record_request(self, record: SourceRecord) -> Request | None:
-        """Remove and return the request for `record`. Raises IllegalStateError for both commit and abort."""
+        """Remove and return the request for `record`.
+
+        Raises IllegalStateError if both a commit and an abort were requested.
+        """
         with self._lock:
             _, requests = self._records.pop(id(record), (record, set()))
         if len(requests) > 1:
@@ -64,7 +67,10 @@ class WorkerTransactionContext:
         return next(iter(requests), None)
 
     def take_batch_request(self) -> Request | None:
-        """Remove and return the request for the batch. Raises IllegalStateError for both commit and abort."""
+        """Remove and return the request for the batch.
+
+        Raises IllegalStateError if both a commit and an abort were requested.
+        """
         with self._lock:
             requests, self._batch = self._batch, set()
         if len(requests) > 1:

@@ -1,9 +1,9 @@
-"""Exactly-once writes of a task: a TaskTransaction has its batches, and their source offsets, written at the commit.
+"""Exactly-once writes of a task: a TaskTransaction writes its batches, and at the commit their source offsets.
 
 The source offsets of records that a transform dropped, or that were skipped because of an error, are committed as well.
-A transaction with nothing else would be one more request for each poll of a source whose records are all dropped. So
-such offsets wait for the next transaction with records, and for `offset.flush.interval.ms` at most. A crash before that
-is harmless: the same records are read and dropped again.
+If all records of a source are dropped, a transaction with only their offsets would be one more request for each poll.
+So such offsets wait for the next transaction with records, for `offset.flush.interval.ms` at most. A crash before that
+is harmless, because the same records are read and dropped again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ExactlyOnceDelivery(Delivery):
-    """Writes in transactions under a transactional id, which the last instance of the task to start owns (KIP-618)."""
+    """Writes in transactions under a transactional id. The last instance of the task that started owns it (KIP-618)."""
 
     def __init__(self, producer: TransactionalProducer, flush_interval_s: float) -> None:
-        """`flush_interval_s` is the time for which offsets of dropped records wait for a transaction with records."""
+        """`flush_interval_s` is how long offsets of dropped records may wait for a transaction with records."""
         self._producer = producer
         self._flush_interval_s = flush_interval_s
 
@@ -42,7 +42,7 @@ class ExactlyOnceDelivery(Delivery):
         self._producer.init_transactions()
 
     def writes(self, context: WritesContext) -> TaskTransaction:
-        """Return the run's transactions."""
+        """Return the transactions of the run."""
         return TaskTransaction(context, self._producer, self._flush_interval_s)
 
     @property
@@ -55,14 +55,14 @@ class ExactlyOnceDelivery(Delivery):
         self._producer.abandon()
 
     def close(self) -> None:
-        """Abort an open transaction: it would block the readers of its topics until it expires."""
+        """Abort an open transaction, because it would block the readers of its topics until it expires."""
         self._producer.close()
 
 
 class TaskTransaction(TaskWrites):
     """A task's uncommitted writes.
 
-    The records themselves are kept until the commit only for a task that overrides `commit_record` or `commit_batch`.
+    The records themselves are kept until the commit only if the task overrides `commit_record` or `commit_batch`.
     """
 
     def __init__(self, context: WritesContext, producer: TransactionalProducer, flush_interval_s: float) -> None:
@@ -83,38 +83,38 @@ class TaskTransaction(TaskWrites):
         return self._open
 
     def has_due_offsets(self, *, final: bool = False) -> bool:
-        """Return whether offsets of dropped records have waited for the flush interval, since the last commit of any."""
+        """Return whether offsets of dropped records wait, and the flush interval has passed since the last commit."""
         return not self._open and len(self._offsets) > 0 and (final or time.monotonic() >= self._flush_at)
 
     def write(self, batch: Batch, *, ends: bool = False) -> Settled:
-        """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
+        """Write a batch into the transaction; begin one if there is none. No record is settled before the commit.
 
-        The source offsets of records that end the transaction are sent with them, if they were polled or are columns: that
-        saves requests.
+        `ends` means that the caller will end the transaction after this batch. Then the source offsets of a list of
+        records, or of a batch of columns, are sent together with the records, which saves requests.
 
-        Raises ConfigError for a record for the task's own offsets topic, and the errors of the engine. The transaction
-        is then still open, if it was begun: abort it.
+        Raises ConfigError for a record whose topic is the task's own offsets topic, and the errors of the engine. After
+        an error, a transaction that was begun is still open: abort it.
         """
         self._create_topics(batch, self._producer)
-        along = None
+        offset_records = None
         if ends and not (isinstance(batch, SourceBatch) and batch.columns is None):
-            along = RecordsAlong(self._path.offsets_topic, partial(self._offsets_with, batch))
+            offset_records = RecordsAlong(self._path.offsets_topic, partial(self._offsets_with, batch))
         try:
-            result = self._write(batch, self._producer, self._begin, along)
+            result = self._write(batch, self._producer, self._begin, offset_records)
         except FencepostError as error:
             raise self._resolved(error) from error
         self._size += result.written
         self._topics |= result.topics
-        # Dead letters count as well: without their offsets they would be written again.
+        # Dead letters count as records: without their offsets they would be written again.
         self._only_drops = self._only_drops and not result.topics and not isinstance(batch, SourceBatch)
         self._settled += self._take(batch, result, offsets_sent=bool(self._sent_offsets))
         return []
 
     def commit(self, *, final: bool = False) -> Settled:
-        """Commit the written records, with their source offsets, and return the settled records.
+        """Commit the written records with their source offsets. Return the settled records.
 
-        Sends nothing if there is neither an open transaction nor an offset to write, or if only records were dropped and
-        their offsets may wait.
+        Sends nothing if there is neither an open transaction nor an offset to write, or if all records were dropped and
+        their offsets may wait longer.
         """
         started = time.monotonic()
         waits = self._only_drops and not final and started < self._flush_at
@@ -137,7 +137,7 @@ class TaskTransaction(TaskWrites):
         return settled
 
     def abort(self) -> None:
-        """Abort the written records. Their source offsets stay, for the next commit."""
+        """Abort the written records. Their source offsets are kept for the next commit."""
         if not self._open:
             _log.info("Task %s asked to abort a transaction, but none is open: there is nothing to abort", self._task)
             return
@@ -150,20 +150,20 @@ class TaskTransaction(TaskWrites):
         self._open = False
 
     def discard(self) -> None:
-        """Abort the written records and drop their source offsets: the task will read them again."""
+        """Abort the written records, and drop their source offsets, because the task will read the records again."""
         self._offsets.clear()
         self._settled, self._sent_offsets = [], []
         if self._open:
             self.abort()
 
     def _offsets_with(self, batch: Batch, partitions: int) -> list[tuple[int, Records]]:
-        """The records of all source offsets after a batch, to be sent with it."""
+        """Return all source offsets up to the end of a batch, as records. They are sent together with the batch."""
         self._offsets.update(batch_offsets(batch))
         latest = self._offsets.latest()
         try:
             records = self._offsets.by_partition(partitions)
         except UnstorableOffsetError:
-            # The commit writes them, and says so.
+            # The commit tries to write these offsets again, and raises the error.
             return []
         reach(FailPoint.BEFORE_OFFSETS)
         self._offsets.written()

@@ -1,12 +1,13 @@
-"""The writes of a task's run; the kind of delivery determines the guarantee.
+"""The writes of a task's run. The kind of delivery determines the guarantee.
 
     Delivery        ExactlyOnceDelivery  AtLeastOnceDelivery
       makes             makes                makes
     TaskWrites      TaskTransaction      AcknowledgedWrites
 
-`transactional_writes` has the first kind, `acknowledged_writes` the second, without transactions.
+`transactional_writes` implements exactly-once delivery. `acknowledged_writes` implements at-least-once delivery,
+without transactions.
 
-For any number of uncommitted records, only their number and the last offset of each source partition are kept.
+For uncommitted records, only their number and the last offset of each source partition are kept in memory.
 """
 
 from __future__ import annotations
@@ -40,15 +41,16 @@ from fencepost.storage.offsets.uncommitted import OffsetRecords
 _log: Final = logging.getLogger(__name__)
 
 Settled = list[tuple[SourceRecord, RecordMetadata | None] | tuple[SourceBatch, pa.RecordBatch]]
-"""Settled records (durably in Kafka), in order; None instead of metadata for one that a transform dropped.
+"""Settled records (durably in Kafka), in order, with their metadata.
 
-A batch of columns has the places of its rows.
+The metadata is None for a record that a transform dropped. For a batch of columns, it has the topic, partition and
+offset of each row.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """The objects through which a task's records and source offsets get to Kafka."""
+    """The objects through which the records and source offsets of a task get to Kafka."""
 
     engine: SparkEngine
     pipeline: Pipeline
@@ -57,15 +59,15 @@ class WritePath:
     wrote_to: Callable[[Collection[str]], None]
     """Called on the task's thread with the topics of settled records."""
     state_topics: Mapping[str, RefusedTopic] = field(default_factory=dict)
-    """The topics of the same cluster that workers keep their state in."""
+    """The topics of the same cluster in which workers keep their state."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritesContext:
-    """The parts of the writes of one run of a task.
+    """The objects and settings that the writes of one run of a task share.
 
-    `keeps_records`: the task is notified of each record. `keeps_batches`: it is notified of each batch of columns. `on_commit` is called with all progress that a later start will
-    find.
+    `keeps_records`: the task is notified of each record. `keeps_batches`: it is notified of each batch of columns.
+    `on_commit` is called after each commit, because the run has then made progress.
     """
 
     task: ConnectorTaskId
@@ -89,7 +91,10 @@ def _refused(task: ConnectorTaskId, offsets_topic: str | None) -> dict[str, Refu
 
 
 class TaskWrites(ABC):
-    """Writes the polled records of one run of a task, and commits their source offsets. For the task's own thread."""
+    """Writes the polled records of one run of a task, and commits their source offsets.
+
+    Only for the task's own thread.
+    """
 
     def __init__(self, context: WritesContext, *, refused_topic: str | None = None) -> None:
         self._context = context
@@ -110,36 +115,37 @@ class TaskWrites(ABC):
 
     @abstractmethod
     def has_due_offsets(self, *, final: bool = False) -> bool:
-        """Return whether source offsets have to be committed although no transaction is open.
+        """Return whether source offsets must be committed although no transaction is open.
 
-        `final` means the end of a run, where no offset may wait any longer.
+        `final` means that the run ends, so that no offset may wait any longer.
         """
 
     @abstractmethod
     def write(self, batch: Batch, *, ends: bool = False) -> Settled:
-        """Write a batch and return the records that are settled by that.
+        """Write a batch. Return the records that are settled as a result.
 
-        `ends` means that the caller commits next, or discards: then the source offsets may be sent with the records.
-        Raises ConfigError for a record with a forbidden topic, and the errors of the engine.
+        `ends` means that the caller will commit or discard next, so that the source offsets may be sent with the
+        records. Raises ConfigError for a record with a forbidden topic, and the errors of the engine.
         """
 
     @abstractmethod
     def commit(self, *, final: bool = False) -> Settled | None:
-        """Commit the written records, with their source offsets, and return the records that are settled by that.
+        """Commit the written records with their source offsets. Return the records that are settled as a result.
 
-        None if the commit failed and will be retried later. `final` is as for `has_due_offsets`.
+        The result is None if the commit failed but will be retried. `final` has the same meaning as for
+        `has_due_offsets`.
         """
 
     @abstractmethod
     def abort(self) -> None:
-        """Revert the written records, if possible. Their source offsets stay, for the next commit."""
+        """Abort the written records, if possible. Their source offsets are kept for the next commit."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Clean up so that a task that starts now reads again all records that are not settled."""
+        """Clean up, so that the next start of the task reads all unsettled records again."""
 
     def _create_topics(self, batch: Batch, producer: RecordProducer) -> None:
-        """Create the topics of a batch, unless transforms may change them."""
+        """Create the topics of a batch, unless transforms may change the records' topics."""
         if isinstance(batch, SourceBatch) and batch.topics and self._path.pipeline.keeps_topics:
             topics = {self._path.pipeline.destination(topic) for topic in batch.topics}
             self._gate.admit(topics)
@@ -150,7 +156,7 @@ class TaskWrites(ABC):
         batch: Batch,
         producer: RecordProducer,
         begin: Callable[[], None] = lambda: None,
-        along: RecordsAlong | None = None,
+        extra_records: RecordsAlong | None = None,
     ) -> WriteResult:
         try:
             result = self._path.engine.write(
@@ -161,7 +167,7 @@ class TaskWrites(ABC):
                 cancelled=self._context.cancelled,
                 topic_gate=self._gate,
                 begin=begin,
-                along=along,
+                extra_records=extra_records,
                 places=self._context.keeps_batches,
             )
         except RecordRefusedError as error:
@@ -179,7 +185,7 @@ class TaskWrites(ABC):
         self._offsets.written()
 
     def _take(self, batch: Batch, result: WriteResult, *, offsets_sent: bool = False) -> Settled:
-        """Record the result of a batch, and return its records if the task is notified of them."""
+        """Record the result of a batch. Return its records if the task is notified of them."""
         self._warn_of_refusals(result)
         if isinstance(batch, SourceBatch):
             polled = result.written if batch.pipeline is None else batch.pipeline.polled
@@ -193,7 +199,12 @@ class TaskWrites(ABC):
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 
     def _warn_of_refusals(self, result: WriteResult) -> None:
-        """Warn if all records are refused for one reason, once until records pass. One record alone does not show that."""
+        """Warn if all records are refused for the same reason.
+
+        The warning is not repeated until a record is written.
+
+        A single refused record does not cause a warning.
+        """
         if result.written:
             self._refused_for, self._warned_of_refusals = None, False
         if result.only_cause is None or self._warned_of_refusals:
@@ -215,10 +226,10 @@ class TaskWrites(ABC):
 
 
 class Delivery(ABC):
-    """The means of one run of a task to write: from its start to its end, or until it is abandoned."""
+    """Creates the writes of one run of a task. It is used from the run's start to its end, or until it is abandoned."""
 
     def own(self) -> None:  # noqa: B027 - not every kind owns something
-        """Take over the transactional id, if there is one. Raises its errors."""
+        """Take over the transactional id, if there is one. Raises the errors of taking it over."""
 
     @property
     def producer(self) -> TransactionalProducer | None:
@@ -227,11 +238,11 @@ class Delivery(ABC):
 
     @abstractmethod
     def writes(self, context: WritesContext) -> TaskWrites:
-        """Return the writes of the run, once `own` returned."""
+        """Return the writes of the run. Call this after `own` has returned."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Prevent further writes of the run, as far as possible. Thread-safe."""
+        """Prevent further writes of the run as far as possible. Thread-safe."""
 
     def close(self) -> None:  # noqa: B027 - not every kind holds something
         """Release all resources. Never raises."""

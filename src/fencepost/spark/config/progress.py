@@ -1,13 +1,14 @@
-"""The last commit of a sink, and the decision about the next batch. Pure.
+"""The last commit of a sink, and the decision about the next batch. Pure: no I/O.
 
 The progress of a sink is a record in a compacted topic, part of the same transaction as the batch:
 
     {"sink": name}              -> {"query": id, "batch": id, "batch_timestamp_ms": time, "topic_id": id}
     {"sink": name, "run": run}  -> {"topic_id": id}
 
-Spark repeats only its last batch, and then with the same data: from the checkpoint's offset log. That entry has a
-timestamp, which distinguishes a repeated batch from another one with the same number, planned by a copied or restored
-checkpoint. Batch ids start at 0 in each checkpoint, so the checkpoint's query id is part of the progress.
+Spark repeats only its last batch, with the same data: the checkpoint's offset log defines the data of a batch. The
+log's entry has a timestamp, which distinguishes a repeated batch from another batch with the same number that was
+planned with a copied or restored checkpoint. Batch ids start at 0 in each checkpoint, so the checkpoint's query id is
+part of the progress.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ _REMEDY: Final = (
 
 
 OF_RUN: Final = "/run="
-"""Separates sink and run in a transactional id. Names of sinks do not contain it, so no two of them share an id."""
+"""Separates sink and run in a transactional id. Names of sinks do not contain it, so two sinks never share an id."""
 
 _ID: Final = "fencepost-sink-"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkKey:
-    """The owner of a progress: a sink with its batches, or one run of it."""
+    """The owner of a progress record: a sink with its batches, or one run of a sink."""
 
     sink: str
     run: str | None = None
 
     @property
     def encoded(self) -> bytes:
-        """The key of the record."""
+        """Return the key of the record."""
         content = {"sink": self.sink} if self.run is None else {"sink": self.sink, "run": self.run}
         return json.dumps(content, separators=(",", ":")).encode()
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id that writes it."""
+        """The transactional id that writes the record."""
         return f"{_ID}{self.sink}" if self.run is None else f"{_ID}{self.sink}{OF_RUN}{self.run}"
 
     def __str__(self) -> str:
@@ -56,9 +57,9 @@ class SinkKey:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The last committed batch. For a run, all fields but `topic_id` are None.
+    """The last committed batch. For a run, all fields except `topic_id` are None.
 
-    `topic_id` is None if the sink has no single topic, or the brokers have no ids.
+    `topic_id` is None if the sink has no single topic, or if the brokers have no topic ids.
     """
 
     query: str | None = None
@@ -68,28 +69,28 @@ class Progress:
 
     @property
     def encoded(self) -> bytes:
-        """The value of the record."""
+        """Return the value of the record."""
         return json.dumps({name: value for name, value in asdict(self).items() if value is not None}).encode()
 
     @classmethod
     def read(cls, value: bytes) -> Self:
-        """Read the value of a record. Members of later versions are ignored."""
+        """Read the value of a record. Members that later versions have added are ignored."""
         found = json.loads(value)
         return cls(*(found.get(name) for name in cls.__slots__))
 
 
 class NextStep(Enum):
-    """The decision about a batch."""
+    """Whether a batch must be written."""
 
     WRITE = auto()
     SKIP = auto()
-    """The batch is in Kafka: Spark runs it again."""
+    """The batch is already in Kafka, and Spark repeats it."""
 
 
 def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch: int) -> NextStep:
-    """Return the decision about a batch after the last committed one.
+    """Return whether to write or to skip a batch, given the last committed batch.
 
-    `first_batch` is used if there is no progress yet.
+    Without any progress, batches before `first_batch` are skipped.
 
     Raises CheckpointMismatchError if the batch could be lost or duplicated.
     """
@@ -133,7 +134,7 @@ def _no_progress(sink: str, batch: int, first_batch: int) -> FencepostError:
 
 
 def check_topic(key: SinkKey, topic: str, last: Progress | None, topic_id: str | None) -> None:
-    """Raise TopicRecreatedError unless the topic still has the id of the last committed batch. Unknown ids are None."""
+    """Raise TopicRecreatedError if the topic's id has changed since the last committed batch. Unknown ids are None."""
     if last is None or topic_id is None or last.topic_id in (None, topic_id):
         return
     where = "it" if key.run is None else "the run"

@@ -30,22 +30,22 @@ _BELOW: Final = ("key.converter.", "value.converter.", "header.converter.", "tra
 _TIMEOUT: Final = "transaction.timeout.ms"
 _ERRORS: Final = ErrorTexts(
     tolerance=(
-        "What to do with a row that cannot be transformed or converted, or that names a topic, partition or timestamp that "
-        "no record can have: none fails the query or the write, all skips the row. A row that Kafka refuses, or whose topic "
-        "does not have its partition, fails it with either."
+        "What happens to a row that cannot be transformed or converted, or that names a topic, partition or timestamp "
+        "that no record can have. none: the query or the write fails. all: the row is skipped. With both values, the "
+        "query or the write fails if Kafka refuses a row, or if the row's topic does not have its partition."
     ),
     dead_letters=(
-        "The topic for rows that errors.tolerance=all skips, written in the same transaction as the other rows. Headers "
-        "__connect.errors.* say what was wrong, and where. By default they are dropped."
+        "The topic for rows that errors.tolerance=all skips, written in the same transaction as the other rows. "
+        "Headers __connect.errors.* name the error, the stage and the plugin. Unset: skipped rows are dropped."
     ),
     logged="row that cannot be transformed or converted",
 )
 
 _LONGEST_TRANSACTION_MS: Final = 900_000
-"""The brokers' default of transaction.max.timeout.ms: an open transaction cannot be prolonged."""
+"""The brokers' default of transaction.max.timeout.ms. The time-out of an open transaction cannot be extended."""
 
 _LONGEST_ID: Final = 32_767
-"""Kafka's protocol allows no longer text, in bytes."""
+"""The maximum length of a text in Kafka's protocol, in bytes."""
 
 _SERIALIZER: Final = (
     "rows are written as key.converter and value.converter say, or as bytes or text without them: remove it"
@@ -55,11 +55,14 @@ _NO_COUNTERPART: Final[Mapping[str, str]] = {
     "key.serializer": _SERIALIZER,
     "value.serializer": _SERIALIZER,
 }
-"""Property -> what to do instead. In a worker a serializer has no effect, as in Connect; for Spark's sink it is an error."""
+"""The properties that are refused, each with what to use instead.
+
+In a worker, the property of a serializer is ignored, as in Connect; for a sink it is an error.
+"""
 
 
 def _sink_name(name: str, value: Any) -> None:
-    """Allow the name of a sink: text that can be a part of a transactional id."""
+    """Raise ConfigError for a name that cannot be part of a transactional id."""
     no_control_characters(name, value)
     if value is None:
         return
@@ -72,7 +75,7 @@ def _sink_name(name: str, value: Any) -> None:
 
 
 def _of_single_write(sink: str) -> SinkKey:
-    """A key that no other write has, because earlier writes are unknown and must not be fenced."""
+    """Return a new, unique key: a write without a run must not fence other writes."""
     return SinkKey(f"{sink}-{uuid.uuid4()}")
 
 
@@ -93,23 +96,23 @@ def _define_records(definitions: ConfigDef) -> None:
         validator=topic_name,
     ).define(
         "name", _T.STRING, None, _I.HIGH,
-        "The sink's name. Its progress is kept under it, and it is part of the transactional id. Unset: the id of the "
-        "streaming query with the topic; for write_kafka the topic.",
+        "The sink's name, under which its progress is kept. It is also part of the transactional id. Unset: the id of "
+        "the streaming query with the topic; for write_kafka the topic.",
         validator=_sink_name,
     ).define(
         "key.columns", _T.LIST, "", _I.MEDIUM,
-        "The columns of the record's key: the column's value if it is one column, else a struct. The record's value is "
-        "then a struct of all columns, for value.converter.",
+        "The columns that become the record's key: one column as its value, several as a struct. The record's value "
+        "is then a struct of all columns, which value.converter converts.",
     ).define(
         "key.converter", _T.CLASS, None, _I.MEDIUM,
-        "The key converter. Unset: BINARY is written as it is, other simple types as text.",
+        "The converter of keys. Unset: BINARY is written unchanged, other simple types as text.",
     ).define(
         "value.converter", _T.CLASS, None, _I.MEDIUM,
-        "The value converter. Unset: BINARY is written as it is, other simple types as text. Needed for DataFrames "
-        "without a column `value`, whose rows become structs.",
+        "The converter of values. Unset: BINARY is written unchanged, other simple types as text. Required for "
+        "DataFrames without a column `value`: their rows become structs.",
     ).define(
         "header.converter", _T.CLASS, None, _I.LOW,
-        "The header converter. Unset: BINARY is written as it is, other types as SimpleHeaderConverter does.",
+        "The converter of headers. Unset: BINARY is written unchanged, other types as by SimpleHeaderConverter.",
     ).define(
         "transforms", _T.LIST, "", _I.LOW, "The aliases of transforms, as in a connector.",
     ).define(
@@ -120,8 +123,9 @@ def _define_records(definitions: ConfigDef) -> None:
 def _define_progress(definitions: ConfigDef) -> None:
     definitions.define(
         "first.batch", _T.LONG, 0, _I.LOW,
-        "The first batch id to write for a sink without any progress: lower ones are taken to be in Kafka. For a query "
-        "that goes on with the checkpoint of another sink, and after the loss of the sink's progress.",
+        "For a sink without any progress: the first batch id that it writes; batches with lower ids are taken to be "
+        "in Kafka already. Set it for a query that continues the checkpoint of another sink, and after the loss of "
+        "the sink's progress.",
         validator=at_least(0, nullable=False),
     ).define(
         "sink.storage.topic", _T.STRING, "fencepost-sinks", _I.LOW,
@@ -129,14 +133,14 @@ def _define_progress(definitions: ConfigDef) -> None:
         validator=topic_name,
     ).define(
         "sink.storage.replication.factor", _T.SHORT, None, _I.LOW,
-        "The number of its replicas. Unset: 3, or 1 in a cluster of one broker.",
+        "The number of replicas with which sink.storage.topic is created. Unset: 3, or 1 in a cluster of one broker.",
         validator=replication_factor,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """A checked configuration of a sink. `properties` has all properties, without the prefix `kafka.`."""
+    """The checked configuration of a sink. `properties` has all properties, without the prefix `kafka.`."""
 
     topic: str | None
     name: str | None
@@ -151,9 +155,9 @@ class SinkConfig:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> SinkConfig:
-        """Check a sink's options; options for Kafka's clients may have the prefix `kafka.`, as for Spark's own sink.
+        """Check a sink's options. Options for Kafka's clients may have the prefix `kafka.`, as in Spark's own sink.
 
-        Passwords among them are hidden in all later messages. Raises ConfigError for the first invalid option.
+        From now on, passwords in the options are hidden in messages. Raises ConfigError for the first invalid option.
         """
         properties = _properties(options)
         SECRETS.learn_properties(properties)
@@ -180,11 +184,15 @@ class SinkConfig:
 
     @property
     def tasks_topic(self) -> str:
-        """The topic with the ledgers of the writes of `format("fencepost")`."""
+        """The topic with the ledgers of writes by `format("fencepost")`."""
         return f"{self.storage_topic}-tasks"
 
     def topic_gate(self, sink: str) -> TopicGate:
-        """Return the check of the topics of a sink's rows: the progress topics would be overwritten or blocked."""
+        """Return the check that each row's topic must pass.
+
+        The check refuses the topics in which sinks keep their progress and their ledgers: rows there could be
+        overwritten, or block the reading of these topics.
+        """
         reasons = {
             topic: f"A row of sink {sink} is for topic {topic}, which holds the progress of sinks, or of their tasks: send "
             "it to another topic, or set sink.storage.topic"
@@ -193,20 +201,20 @@ class SinkConfig:
         return TopicGate(None, {topic: RefusedTopic(why, "sink.storage.topic") for topic, why in reasons.items()})
 
     def sink_of_query(self, query: str) -> str:
-        """Return the name of the sink of a streaming query, whose id is in its checkpoint."""
+        """Return the name of a streaming query's sink. `query` is the query's id, from its checkpoint."""
         return self.name or (query if self.topic is None else f"{query}-{self.topic}")
 
     def key_of(self, run: object | None) -> SinkKey:
         """Return the key of a batch's progress.
 
-        Raises ConfigError for an invalid run, and for a run of a sink without a name.
+        Raises ConfigError for an invalid run, and if a sink without a name has a run.
         """
         if run is None:
             return _of_single_write(self.name or self.topic or "topics")
         sink = self.name or self.topic
         if sink is None:
             raise ConfigError("A run needs a name, because each row names its topic: set name", name="name")
-        # A date or a number is the same run as its text, because options of a data source are texts.
+        # A date or number is the same run as its text, because the options of a data source are texts.
         name = _text(run)
         if not name.strip():
             raise ConfigError(
@@ -216,7 +224,7 @@ class SinkConfig:
         key = SinkKey(sink, name)
         if len(key.transactional_id.encode()) > _LONGEST_ID:
             raise ConfigError(
-                f"The run of sink {sink} has {len(name)} characters, too many for a transactional id: shorten it",
+                f"The name of a run of sink {sink} has {len(name)} characters, too many for a transactional id: shorten it",
                 name="run",
             )
         return key
@@ -227,7 +235,8 @@ def merged_options(
 ) -> dict[str, Any]:
     """Return the options of a call in one dict. Raises ConfigError for an option that is given with two values.
 
-    `arguments` are named parameters, of which None means not given; `more_options` are the other keyword arguments.
+    `arguments` are the named parameters, with None for a parameter that is not given. `more_options` are the other
+    keyword arguments.
     """
     if options is not None and not isinstance(options, Mapping):
         raise ConfigError(f"options is {kind_of(options)}: give a dict, such as {{'compression.type': 'zstd'}}")
@@ -243,7 +252,7 @@ def merged_options(
 
 
 def _properties(options: Mapping[str, Any]) -> dict[str, str]:
-    """All options as text, without the prefix of Kafka's.
+    """Return all options as text, without Kafka's prefix.
 
     Raises ConfigError for an option that is given with two values.
     """
@@ -260,7 +269,7 @@ def _properties(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_ends(name: str, text: str) -> None:
-    """Raise ConfigError for a name that starts or ends with a blank: without it the name may be another one's."""
+    """Raise ConfigError for a name that starts or ends with a blank: the trimmed name may be another sink's."""
     if text.strip() and text != text.strip():
         raise ConfigError(f"{name}={text!r} begins or ends with a blank: remove it", name=name)
 

@@ -3,8 +3,8 @@
     CHECKPOINT/metadata       {"id": the query's id}
     CHECKPOINT/offsets/BATCH  a version, a line of JSON with "batchTimestampMs", and the sources' offsets
 
-Spark writes the offsets of a batch before it runs the batch. Only files are read: a store whose rename does not fail
-for an existing name could show the batch of another instance.
+Spark writes the offsets of a batch before it runs the batch. Only checkpoints in files are read: in a store where a
+rename replaces an existing file, the newest batch could be another instance's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def query_id(location: str) -> str:
 
 
 def _planned_ms(entry: str) -> int:
-    """The time in an entry of the offset log. Raises ValueError, TypeError or KeyError if it is not as expected."""
+    """Return the time in an entry of the offset log.
+
+    Raises ValueError, TypeError or KeyError for an unexpected entry.
+    """
     version, _, rest = entry.partition("\n")
     if not _VERSION.match(version.strip()):
         raise ValueError(f"the offsets begin with {version[:20]!r} and not with a version")
@@ -64,9 +67,9 @@ def _planned_ms(entry: str) -> int:
 
 
 def _folder(location: str) -> Path:
-    """The folder of a location: a path, or a URI `file:`, which is not percent-encoded in Hadoop's notation.
+    """Return the folder of a location: a path, or a URI `file:`, which is not percent-encoded in Hadoop's notation.
 
-    Hadoop removes `..` together with the preceding name from the text, even if that name is a link, or does not exist.
+    Hadoop removes `..` and the name before it from the text, even if that name is a link, or does not exist.
     """
     scheme = _SCHEME.match(location)
     if scheme is not None and scheme[1] != "file":

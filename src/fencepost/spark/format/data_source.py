@@ -1,8 +1,8 @@
 """`format("fencepost")`: a Python data source that writes a DataFrame, or a micro-batch, to Kafka in one transaction.
 
-Spark finds it through the module `pyspark_fencepost`, which it imports in each session that looks for a Python data
-source. So this module imports little. docs/decisions/0032-format-fencepost-has-a-ledger.md explains why it stays
-exactly-once.
+Spark finds it through the module `pyspark_fencepost`. Each session that looks for a Python data source imports that
+module, so this module imports little. docs/decisions/0032-format-fencepost-has-a-ledger.md explains why the data source
+is exactly-once.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ _ONLY_WRITES: Final = 'format("fencepost") only writes: read topics with Spark\'
 
 
 class FencepostDataSource(DataSource):
-    """The data source. It takes the options of `write_kafka`, and for a stream of `exactly_once`."""
+    """The data source. It takes the options of `write_kafka`, or of `exactly_once` for a stream."""
 
     def __init__(self, options: Mapping[str, Any], *, ends: bool = False) -> None:
-        """A data source that `ends` micro-batches does not begin any."""
+        """With `ends`, the data source only ends micro-batches, and begins none."""
         self.options: dict[str, Any] = dict(options)
         self._ends = ends
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spark makes one for each micro-batch, and passes another one to the process that ends micro-batches.
+        # Spark makes a data source for each micro-batch, and passes a pickled copy to the process that ends
+        # micro-batches.
         return partial(FencepostDataSource, ends=True), (self.options,)
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """The name to pass to `format`."""
         return "fencepost"
 
     @with_short_errors
@@ -51,9 +52,12 @@ class FencepostDataSource(DataSource):
 
     @with_short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> FencepostStreamWriter:  # noqa: N802 - pyspark's name
-        """Begin the transaction of a micro-batch, or return the writer that ends it. Raises as `begin_batch` does.
+        """Begin the transaction of a micro-batch, or return the writer that ends it.
 
-        With `overwrite` Spark's output mode is complete: each batch has all rows, and is added, as in Spark's own sink.
+        Raises the errors of `begin_batch`.
+
+        `overwrite` means that Spark's output mode is complete. Each batch then has all rows, which are added, as in
+        Spark's sink.
         """
         from fencepost.spark.format.stream import begin_batch, ending_writer  # noqa: PLC0415 - see above
 
@@ -61,16 +65,16 @@ class FencepostDataSource(DataSource):
         return ending_writer(self.options) if self._ends else begin_batch(self.options, schema)
 
     def schema(self) -> StructType:
-        """Refuse to read."""
+        """Raise an error: the data source cannot be read."""
         _refuse(_ONLY_WRITES)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Refuse to read."""
+        """Raise an error: the data source cannot be read."""
         del schema
         _refuse(_ONLY_WRITES)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - pyspark's name
-        """Refuse to read."""
+        """Raise an error: the data source cannot be read."""
         del schema
         _refuse(_ONLY_WRITES)
 

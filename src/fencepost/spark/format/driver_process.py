@@ -1,4 +1,4 @@
-"""Identifies the application of a Python process of Spark's driver."""
+"""Identifies the Spark application to which a Python process of the driver belongs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PARENT, _STARTED = 1, 19
 
 
 def driver_process() -> str | None:
-    """Return a text that is the same in all Python processes that one JVM started on its machine, and in no others.
+    """Return a text that identifies the JVM that started this Python process: its host, process id and start time.
 
-    None where the system does not show it, as without /proc.
+    The result is None if the system does not show these, for example without /proc.
     """
-    # Workers are forked by a daemon that leads their process group, and is the child of the JVM.
+    # Workers are forked by a daemon. It leads their process group, and is a child of the JVM.
     daemon = os.getppid()
     try:
         jvm = int(_fields(daemon)[_PARENT]) if os.getpgrp() == daemon else daemon

@@ -1,7 +1,7 @@
 """A sink whose transaction begins in one process of the driver and ends in another.
 
-Spark runs each step of a Python data source in a separate process: one begins the transaction, executors write into it,
-and a third process commits or aborts it. The third process gets its input as data.
+Spark runs each step of a Python data source in a separate process. One process begins the transaction, executors write
+into it, and a third process commits or aborts it. The third process gets the transaction as data (HandedOver).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fencepost.spark.sink.sink import Sink
 class HandedOver:
     """An open transaction of a sink. `began_at` is on the machine's monotonic clock.
 
-    `topic_id` is the id of the sink's topic, None if it has none, or if it is unknown.
+    `topic_id` is the id of the sink's topic; None if the sink has no topic, or if the id is unknown.
     """
 
     transaction: Transaction
@@ -40,7 +40,7 @@ class BeginningProducer(TransactionalProducer):
     """A producer that begins a transaction for another process."""
 
     def hand_over(self) -> Transaction:
-        """Begin a transaction and return the connection. Do not close the producer: that would abort it.
+        """Begin a transaction, and return the connection to the pool. Do not close the producer: that would abort.
 
         Raises the errors of `begin_transaction`.
         """
@@ -50,7 +50,7 @@ class BeginningProducer(TransactionalProducer):
 
 
 class HandedOverProducer(TransactionalProducer):
-    """The owner of a transaction that another process has begun. Any writer may be alive until `all_done`."""
+    """The owner of a transaction that another process has begun. Until `all_done`, any writer may still be alive."""
 
     def __init__(self, config: ProducerConfig, handed_over: HandedOver) -> None:
         transaction = handed_over.transaction
@@ -61,13 +61,13 @@ class HandedOverProducer(TransactionalProducer):
         self.state = TransactionState.IN_TRANSACTION
 
     def all_done(self, acks: Iterable[Ack]) -> None:
-        """Each writer has answered, with these acknowledgements, and has stopped sending."""
+        """Record that each writer has answered, with these acknowledgements, and has stopped sending."""
         self.acknowledge(acks)
         self._loans = 0
 
 
 class _Clients(KafkaClients):
-    """Clients of a sink that is given its producer."""
+    """Creates the clients of a sink, but uses the given producer."""
 
     def __init__(self, producer: TransactionalProducer) -> None:
         self._producer = producer
@@ -85,9 +85,9 @@ class BeginningSink(Sink):
         super().__init__(config, key, keeps_progress=keeps_progress, clients=_Clients(self._beginning))
 
     def hand_over(self) -> HandedOver:
-        """Begin a transaction. Do not close the sink after that: it would abort it.
+        """Begin a transaction. Do not close the sink afterwards: that would abort the transaction.
 
-        Raises as `begin_transaction` and `Admin.topic_id`.
+        Raises the errors of `begin_transaction` and `Admin.topic_id`.
         """
         topic = self._config.topic
         if self._topic_id is None and topic is not None:
@@ -97,7 +97,7 @@ class BeginningSink(Sink):
 
 
 class EndingSink(Sink):
-    """A sink that ends a transaction which another process began."""
+    """A sink that ends a transaction that another process began."""
 
     def __init__(self, config: SinkConfig, key: SinkKey, handed_over: HandedOver, *, keeps_progress: bool) -> None:
         self._handed_over = HandedOverProducer(config.producer, handed_over)
@@ -107,7 +107,7 @@ class EndingSink(Sink):
     def commit(self, acks: Iterable[Ack], progress: Progress) -> None:
         """Commit all writers' records, with the progress.
 
-        Raises the errors of the last attempt of `Sink.write`; the transaction is aborted then.
+        Raises the same errors as the last attempt of `Sink.write`. After an error, the transaction is aborted.
         """
         try:
             self._handed_over.all_done(acks)
@@ -118,14 +118,14 @@ class EndingSink(Sink):
             raise in_spark_terms(reason, sink=str(self.key), batch=self._named(progress)) from error
 
     def abort(self) -> None:
-        """Abort everything, although writers may be alive. Never raises."""
+        """Abort everything, even though writers may still be alive. Never raises."""
         self._abort()
 
 
 def abort_opened(config: SinkConfig, key: SinkKey) -> None:
-    """Abort the last transaction of a sink that this driver began, knowing only its ledger.
+    """Abort the last transaction of a sink if this driver began it. The transaction is found by its ledger.
 
-    A transaction of a newer owner is left alone. Raises the errors of `find_opened`.
+    If the transaction belongs to a newer owner, it is not touched. Raises the errors of `find_opened`.
     """
     transaction = find_opened(config, key.transactional_id, KafkaClients())
     if transaction is not None:

@@ -1,21 +1,21 @@
-"""The ledger of one write: decides which attempt of a task may write which topic partitions. Pure.
+"""The ledger of one write: it decides which attempt of a task may write which topic partitions. Pure: no I/O.
 
-Spark may run a task or a whole stage again while the first attempt still runs on an executor that Spark has given up.
-Both would write with the same producer id and epoch, and the leaders cannot distinguish them. So each attempt asks a
-ledger before it writes. The entries of a ledger are records in one partition of a topic, so all readers see the same
-order, and the first claim wins:
+Spark may run a task or a whole stage again while the first attempt still runs on an executor that Spark considers lost.
+Both attempts would write with the same producer id and epoch, and partition leaders cannot distinguish them. So each
+attempt asks a ledger before it writes. The entries of a ledger are records in one partition of a topic, so all readers
+see the same order, and the first claim wins:
 
     opened   the driver has begun the transaction
     claim    an attempt of a task asks for topic partitions
-    done     the attempt's records are acknowledged; its partitions are free, and the next writer goes on behind them
+    done     the attempt's records are acknowledged; its partitions are free, and the next writer continues after them
     failed   the attempt ended with an error
     closed   the driver is about to commit: nothing is granted any more
 
     UNKNOWN ──opened──> OPEN ──closed──> CLOSED
 
-An attempt writes only to partitions that the ledger granted it, and a task is granted to one attempt only. So each
-attempt that may have written anything has a granted claim before `closed`. The driver commits if these are exactly the
-attempts whose results Spark returned: then each of them has ended, and no other has written.
+An attempt writes only to partitions that the ledger granted to it, and a task is granted to only one attempt. So each
+attempt that may have written anything has a granted claim before `closed`. The driver commits only if these attempts
+are exactly the attempts whose results Spark returned: then each of them has ended, and no other attempt has written.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from fencepost.kafka.producer.transaction import (
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first entry: the transaction, and the application whose `driver` began it, None if that is unknown.
+    """The first entry: the transaction, and the Spark application whose driver began it.
 
-    `version` is a TransactionVersion.
+    `version` is a TransactionVersion. `driver` is the text of `driver_process`, None if it is unknown.
     """
 
     transactional_id: str | None = None
@@ -53,7 +53,7 @@ class Opened:
 
     @classmethod
     def of(cls, transaction: Transaction, driver: str | None) -> Opened:
-        """Return the first entry for a transaction."""
+        """Return the first entry of the ledger for a transaction."""
         identity = transaction.identity
         return cls(transaction.transactional_id, identity.producer_id, identity.epoch, int(transaction.version), driver)
 
@@ -66,7 +66,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`attempt`, a unique number, of `task` requests partitions of a topic: all, or the first free `one`."""
+    """An attempt of a task requests `partitions` of a topic: all of them, or with `one` any free partition of them.
+
+    `attempt` is unique.
+    """
 
     task: int
     attempt: int
@@ -77,7 +80,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An attempt has ended. `sequences` are the next sequence numbers: (topic, partition, number)."""
+    """An attempt has ended. `sequences` are the next sequence numbers, as (topic, partition, number)."""
 
     task: int
     attempt: int
@@ -104,7 +107,7 @@ _KINDS: Final[Mapping[str, type[Entry]]] = {kind.__name__: kind for kind in (Ope
 
 
 def encoded(entry: Entry) -> bytes:
-    """The value of an entry's record."""
+    """Return the value of an entry's record."""
     return json.dumps({"entry": type(entry).__name__, **asdict(entry)}, separators=(",", ":")).encode()
 
 
@@ -130,10 +133,11 @@ class LedgerState(Enum):
 
 @dataclass
 class Ledger:
-    """The state after the entries so far.
+    """The state of a ledger after the entries so far.
 
-    `attempts` has the attempt that a task was granted to, `owners` the task that writes a topic partition, `sequences`
-    the next sequence number of each partition that a task has written, and `finished` the tasks that are done.
+    `attempts` has for each task the attempt that it was granted to. `owners` has for each topic partition the task that
+    writes it. `sequences` has the next sequence number of each partition that a task has written. `finished` are the
+    tasks that are done.
     """
 
     state: LedgerState = LedgerState.UNKNOWN
@@ -144,10 +148,10 @@ class Ledger:
     finished: set[int] = field(default_factory=set)
 
     def apply(self, entry: Entry) -> None:
-        """Add the next entry. An entry that is not allowed has no effect.
+        """Apply the next entry. An entry that is not allowed has no effect.
 
-        Nor has a repeated entry, which may come late: an append without an answer is sent again, and brokers may
-        process both.
+        A repeated entry has no effect either, even if it comes late. Entries may be repeated because an append without
+        an answer is sent again, and brokers may process both.
         """
         match entry:
             case Opened() if self.state is LedgerState.UNKNOWN:
@@ -164,11 +168,11 @@ class Ledger:
                 self.failures[entry.task] = entry.reason
 
     def granted(self, claim: Claim) -> tuple[int, ...]:
-        """The partitions that the claim's attempt may write, empty if some of the needed ones are missing.
+        """Return the partitions that the claim's attempt may write; empty until all needed partitions are granted.
 
         Raises WriteRetriedError if another attempt has the task, TransactionAbortableError if the ledger is not open,
-        and DataError if the attempt would have to wait for another one while it owns partitions that others may wait
-        for.
+        and DataError if the attempt would have to wait for another attempt while it owns partitions that other attempts
+        may wait for.
         """
         if self.state is not LedgerState.OPEN:
             raise TransactionAbortableError(
@@ -189,7 +193,10 @@ class Ledger:
         return bool(self._obtainable(claim))
 
     def check(self, attempts: Mapping[int, int]) -> None:
-        """Raise WriteRetriedError unless only these attempts, by task, may have written anything."""
+        """Check that no attempt except `attempts`, which maps tasks to their attempts, may have written.
+
+        Raises WriteRetriedError if another attempt may have written, and TransactionAbortableError for a lost ledger.
+        """
         for task, attempt in self.attempts.items():
             if attempts.get(task) != attempt:
                 raise self._retried(task)

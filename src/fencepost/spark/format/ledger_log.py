@@ -1,7 +1,7 @@
 """The ledger of a write in Kafka: entries are plain records in one partition of a topic, appended with acks=all.
 
-Entries are not part of the transaction, which only ends after them. They are useless after it: the topic keeps them for
-a day. A ledger whose first entry has expired is lost, and grants nothing.
+Entries are not part of the transaction, which ends only after them. After the transaction they are not needed: the
+topic keeps them for a day. If the first entry of a ledger has expired, the ledger is lost, and grants nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLOCKS_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """The start of a write's ledger. `mark` is the key of its records."""
+    """The place where a write's ledger starts. `mark` is the key of its records."""
 
     topic: str
     mark: bytes
@@ -57,7 +57,7 @@ def open_ledger(config: SinkConfig, mark: str, transaction: Transaction, clients
 
 
 def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients) -> Transaction | None:
-    """Return the last transaction that this driver began, if it may still be open; None if there is none.
+    """Return the last transaction that this driver began under an id, if it may still be open, else None.
 
     A transaction of another driver, which may have taken over the transactional id, is ignored. Raises the errors of
     TopicReader.
@@ -83,7 +83,7 @@ def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients
 
 
 class LedgerLog(Closing):
-    """Appends to a ledger and reads it. For one thread."""
+    """Appends to a ledger and reads it. Only one thread may use it."""
 
     def __init__(self, config: SinkConfig, place: LedgerPlace) -> None:
         clients = KafkaClients()
@@ -100,7 +100,7 @@ class LedgerLog(Closing):
         self._reader.close()
 
     def append(self, entry: Entry) -> int:
-        """Write an entry; return the offset after it. Raises the errors of `PlainProducer.write`."""
+        """Write an entry. Return the offset after it. Raises the errors of `PlainProducer.write`."""
         place = self._place
         ends = self._producer.write(place.topic, [OutgoingRecord(place.mark, encoded(entry), (), place.partition)])
         return max(ends.values())
@@ -120,7 +120,7 @@ class LedgerLog(Closing):
                 self._take(record.key, record.value)
             if self._reader.positions.get(self._place.partition, 0) >= end:
                 return
-            # A newly elected leader may not know for a moment how far records are replicated.
+            # For a moment, a newly elected leader may not know up to which offset records are replicated.
             if deadline.passed:
                 raise BrokerUnavailableError(
                     f"Topic {self._place.topic} could not be read up to offset {end}: check the health of its leaders"
@@ -128,7 +128,7 @@ class LedgerLog(Closing):
             time.sleep(_PAUSE_S)
 
     def wait(self) -> None:
-        """Read the next entries; return after half a second if there are none."""
+        """Read the next entries. If there are none, return after half a second."""
         for record in self._reader.poll():
             self._take(record.key, record.value)
 

@@ -1,6 +1,6 @@
 """A write of `format("fencepost")` from its beginning to its end, with each step in a separate process.
 
-driver     begin     InitProducerId, is it in Kafka?, begin, open the ledger
+driver     begin     InitProducerId, check whether the rows are in Kafka already, begin, open the ledger
 executors  write     claim partitions in the ledger, convert, write
 driver     commit    close the ledger, compare its attempts with the results, record the progress, EndTxn
            abort     after any failure, also after a failure of `commit`
@@ -39,7 +39,7 @@ from fencepost.spark.frame.rows import pipeline_for
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """The records that a task has written. `attempt` is None if it wrote none."""
+    """The records that a task has written. `attempt` is None if it claimed no partitions, and so wrote nothing."""
 
     task: int
     attempt: int | None = None
@@ -49,7 +49,10 @@ class TaskDone(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """A transaction of a sink, or of one run of it, and its ledger. With `keeps_progress` its commit is recorded."""
+    """The open transaction of a sink, or of one run of a sink, with its ledger.
+
+    `keeps_progress` says whether the commit is recorded.
+    """
 
     key: SinkKey
     keeps_progress: bool
@@ -60,7 +63,9 @@ class OpenWrite:
     def begin(
         cls, config: SinkConfig, key: SinkKey, decide: Callable[[Progress | None], NextStep], *, keeps_progress: bool
     ) -> OpenWrite | None:
-        """Fence former owners, and begin a transaction; None if `decide` finds that the data is already committed.
+        """Fence former owners, and begin a transaction.
+
+        Return None if `decide` finds that the data is already committed.
 
         Raises the errors of `decide` and `Sink.own`.
         """
@@ -88,10 +93,10 @@ class OpenWrite:
         task, attempt = this_task()
         with closing(TaskWrite(spec, self.handed_over, self.place, task, attempt)) as write:
             acks = write.write(batches)
-        return TaskDone(task, attempt if write.has_claimed else None, acks, write.asked)
+        return TaskDone(task, attempt if write.has_claimed else None, acks, write.requested_counts)
 
     def commit(self, config: SinkConfig, done: Iterable[TaskDone], progress: Progress) -> None:
-        """Commit the transaction if exactly the tasks' records were written. Raises a FencepostError otherwise."""
+        """Commit the transaction if exactly the tasks' records were written. Otherwise raises a FencepostError."""
         done = list(done)
         self._check_attempts(config, {task.task: task.attempt for task in done if task.attempt is not None})
         agreed(task.partitions for task in done)
@@ -99,12 +104,15 @@ class OpenWrite:
             sink.commit([ack for task in done for ack in task.acks], progress)
 
     def abort(self, config: SinkConfig) -> None:
-        """Abort the transaction; its tasks may still be alive. Never raises."""
+        """Abort the transaction. Its tasks may still be alive. Never raises."""
         with closing(self._ending(config)) as sink:
             sink.abort()
 
     def _check_attempts(self, config: SinkConfig, attempts: Mapping[int, int]) -> None:
-        """Raise unless only these attempts, by task, may have written; no other may from now on."""
+        """Close the ledger, and check that no attempt except `attempts`, by task, may have written.
+
+        Raises the errors of `LedgerLog.add` and `Ledger.check`.
+        """
         with LedgerLog(config, self.place) as log:
             log.add(Closed())
             log.ledger.check(attempts)
@@ -114,7 +122,7 @@ class OpenWrite:
 
 
 def this_task() -> tuple[int, int]:
-    """The number of this Spark task, and of its attempt, which is unique in the application."""
+    """Return the number of this Spark task, and of its attempt, which is unique in the application."""
     context = _task_context()
     return context.partitionId(), context.taskAttemptId()
 
@@ -127,13 +135,13 @@ def _task_context() -> TaskContext:
 
 
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
-    """Return the specification for tasks with these columns, with the converters prepared.
+    """Return the specification for the tasks of a write of these columns. Its converters are prepared.
 
     Raises ConfigError and DataError as `pipeline_for` does, ConfigError if there are no columns, and the errors of a
     converter's `prepare`.
     """
     if not schema.fields:
-        # A batch without columns has no rows in Arrow: tasks would get none.
+        # A batch without columns has no rows in Arrow, so tasks would get no rows.
         raise ConfigError(
             "The DataFrame has no columns, and Spark hands no rows over to a data source then: give it a column, or use "
             "write_kafka or exactly_once of fencepost.spark"

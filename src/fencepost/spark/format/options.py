@@ -1,4 +1,4 @@
-"""The options of `format("fencepost")`: the sink's, without those that a data source cannot have, and Spark's own."""
+"""The options of `format("fencepost")`: Spark's own options, and those options of a sink that it can support."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fencepost.spark.config.sink_config import SinkConfig
 RUN: Final = "run"
 CHECKPOINT: Final = "checkpointlocation"
 _OF_SPARK: Final = (CHECKPOINT, "queryname")
-"""Options of a streaming query, which Spark passes on in any case of letters."""
+"""Options of a streaming query, in lower case. Spark passes on their names in upper or lower case."""
 
 _PRIVATE_KEY: Final = "ssl.keystore.key"
-"""The end of a secret's name that the default `spark.redaction.regex` does not match."""
+"""The end of the name of a secret that the default of `spark.redaction.regex` does not match."""
 
 
 def option(options: Mapping[str, Any], name: str) -> str | None:
-    """An option of Spark, whose names are not case-sensitive. None if it is not set."""
+    """Return an option of Spark, whose names are not case-sensitive; None if it is not set."""
     return next((value for given, value in options.items() if given.lower() == name), None)
 
 

@@ -1,7 +1,7 @@
-"""Errors of `format("fencepost")` without the text before their message.
+"""Shortens the errors of `format("fencepost")` to their messages.
 
-Spark's error for a data source begins with the traceback of the error and of all its causes. A user would have to find
-the message behind a hundred lines of fencepost's own code.
+Spark's error for a data source begins with the traceback of the error and of all its causes. Without this module, a
+user would have to find the message after a hundred lines of fencepost's own code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 def with_short_errors(call: Callable[P, T]) -> Callable[P, T]:
-    """Strip inner frames and causes from a FencepostError of a method that Spark calls. Other errors are unchanged."""
+    """Wrap a method that Spark calls: inner frames and causes are removed from a FencepostError.
+
+    Other errors are not changed.
+    """
 
     @wraps(call)
     def shortened(*args: P.args, **kwargs: P.kwargs) -> T:

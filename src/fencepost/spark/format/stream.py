@@ -1,12 +1,12 @@
 """A streaming query that writes by `format("fencepost")`: each micro-batch is one transaction.
 
-Spark makes a new writer for each micro-batch, in a process of the driver. Another process commits or aborts it, which
-gets the options and the messages of tasks, and nothing of the writer. So the messages contain what a commit needs, and
-an abort without any message finds the transaction in the ledger.
+Spark makes a new writer for each micro-batch, in a process of the driver. Another process commits or aborts the batch.
+That process gets the options and the messages of tasks, but no data of the writer. So the messages contain the data for
+a commit, and an abort without any message finds the transaction by the ledger.
 
-The checkpoint has the batch and its planning time when the writer is made. So this process decides, like the function
-of `foreachBatch`, whether the batch is written, is already in Kafka, or is refused. Spark names the batch at the
-commit: another one than was begun is refused.
+When the writer is made, the checkpoint already has the batch and its planning time. So the process of the writer
+decides whether the batch is written, is already in Kafka, or is refused, as the function for `foreachBatch` does. At
+the commit, Spark names the batch: if it is not the batch that was begun, it is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BatchTaskDone(WriterCommitMessage):
 
 
 class FencepostStreamWriter(DataSourceStreamArrowWriter):
-    """Writes one micro-batch. In the process that ends it, `spec` and `begun` are None."""
+    """Writes one micro-batch. In the process that commits or aborts it, `spec` and `begun` are None."""
 
     def __init__(
         self, config: SinkConfig, location: str, spec: TaskSpec | None = None, begun: BegunBatch | None = None
@@ -72,7 +72,8 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
             raise IllegalStateError("this writer only ends a micro-batch")
         if begun.open_write is not None:
             return BatchTaskDone(begun.open_write.write(spec, iterator), begun)
-        # The batch must be executed: a stateful query fails without its state, and watermarks come from it.
+        # The batch must be executed, though not written: a stateful query needs its state, and watermarks result from
+        # the execution.
         for _ in iterator:
             pass
         return BatchTaskDone(TaskDone(this_task()[0]), begun)
@@ -93,12 +94,15 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
                 f"{_INSTEAD}"
             )
         if begun.open_write is None:
-            _log.warning("Batch %d is in Kafka: it is run, but not written", batchId)
+            _log.warning("Batch %d is already in Kafka: it is executed, but not written again", batchId)
             return
         begun.open_write.commit(self._config, [message.task for message in done], begun.progress)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - pyspark's name
-        """Abort the transaction; its tasks may still be alive. Never raises: Spark reports the first error."""
+        """Abort the transaction. Its tasks may still be alive.
+
+        Never raises, because Spark should report the first error.
+        """
         del batchId
         begun = next((message.begun for message in messages if isinstance(message, BatchTaskDone)), None)
         if begun is None:
@@ -127,7 +131,7 @@ def begin_batch(options: Mapping[str, Any], schema: StructType) -> FencepostStre
 
 
 def ending_writer(options: Mapping[str, Any]) -> FencepostStreamWriter:
-    """The writer that commits or aborts a micro-batch of another process. Raises ConfigError."""
+    """Return the writer that commits or aborts a micro-batch of another process. Raises ConfigError."""
     return FencepostStreamWriter(*_checked(options))
 
 
@@ -136,7 +140,7 @@ def _key_of(config: SinkConfig, query: str) -> SinkKey:
 
 
 def _checked(options: Mapping[str, Any]) -> tuple[SinkConfig, str]:
-    """The configuration, and the location of the checkpoint."""
+    """Return the configuration, and the location of the checkpoint."""
     if options.get(RUN) is not None:
         raise ConfigError("run is for a DataFrame, and this is a stream: name the sink by the option name", name=RUN)
     location = option(options, CHECKPOINT)

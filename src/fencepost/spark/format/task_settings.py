@@ -1,4 +1,4 @@
-"""Checks settings of the session and the trigger in a Spark task, because a data source does not see them."""
+"""Checks settings of the session, and the trigger, in a Spark task, because a data source cannot see them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fencepost.api.errors import ConfigError
 
 _CHECKSUMS: Final = "spark.sql.shuffle.orderIndependentChecksum"
 _NEEDED: Final = (f"{_CHECKSUMS}.enabled", f"{_CHECKSUMS}.enableFullRetryOnMismatch")
-"""With these, Spark fails a stage that gets other rows when it runs again. Both are true by default."""
+"""With these settings, Spark fails a stage that gets other rows when it runs again. By default both are true."""
 
 
 _CONTINUOUS: Final = "__epoch_coordinator_id"
-"""A local property of the tasks of continuous processing, and of no others."""
+"""A local property that only tasks of continuous processing have."""
 
 
 def check_task_settings(context: TaskContext) -> None:
-    """Raise ConfigError if Spark would run a stage again with other rows, and in a continuous query.
+    """Raise ConfigError if Spark could run a stage again with other rows, or if the query is continuous.
 
-    A task cannot detect a repeated stage, but knows the settings that differ from Spark's defaults.
+    A task cannot detect that a stage is repeated, but it knows which settings differ from Spark's defaults.
     """
     if context.getLocalProperty(_CONTINUOUS) is not None:
         raise continuous_trigger()

@@ -1,10 +1,10 @@
-"""The write of one Spark task of `format("fencepost")`: it asks the ledger, converts rows and writes them.
+"""The write of one Spark task of `format("fencepost")`: it asks the ledger, and converts and writes rows.
 
-Tasks do not know their total number, and a data source cannot move rows to other tasks. So topic partitions go from one
-task to the next: a task writes to those that the ledger grants it, and waits if another has them. Rows without a
-partition go to any free one. Rows with keys need all partitions of a topic together. A task that has the partitions of
-one topic cannot wait for the next topic's, which may wait for it: so tasks whose rows have topics and keys write one
-after the other.
+Tasks do not know how many tasks there are, and a data source cannot move rows to other tasks. So topic partitions pass
+from one task to the next: a task writes to partitions that the ledger grants to it, and waits while another task has
+them. Rows without a partition go to any free partition. Rows with keys need all partitions of a topic at the same time.
+If each of two tasks had all partitions of one topic and needed the other task's topic as well, they would wait for each
+other. So tasks whose rows have topics and keys write one after the other.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from fencepost.spark.format.ledger_log import LedgerLog, LedgerPlace
 from fencepost.spark.frame.record_columns import SinkColumns
 from fencepost.spark.frame.wording import in_spark_terms, recreated
 
-_TURN: Final = ""
-"""Claimed like a topic by a task that must be the only one that writes."""
+_LOCK_TOPIC: Final = ""
+"""The name of a pseudo-topic. A task that must write alone claims partition 0 of it."""
 
 _OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError)
-"""Errors of brokers for records whose topic was deleted in mid-transaction."""
+"""The errors with which brokers refuse records if the topic was deleted during the transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """The specification for each task of a write. `schema` has the types of the columns of records."""
+    """The specification for all tasks of a write. `schema` has the types of the columns of records."""
 
     config: SinkConfig
     sink: str
@@ -58,7 +58,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Granted(Ownership):
-    """The granted partitions for rows without a partition; `ask` is called at the first such row."""
+    """The granted partitions for rows without a partition. `ask` is called at the first such row."""
 
     ask: Callable[[int], range] = range
 
@@ -76,10 +76,10 @@ class TaskWrite:
         self._task = task
         self._attempt = attempt
         self._log = LedgerLog(spec.config, place)
-        # So that small writes do not all go to the same partition.
+        # Each write begins with another partition, so that small writes do not all go to the same partition.
         self._shift = zlib.crc32(place.mark)
         self._owned: set[TopicPartition] = set()
-        # The writer looks up a partition's number when it gets the first records for it.
+        # The writer reads a partition's next sequence number from this dict when the partition gets its first records.
         self._sequences: dict[TopicPartition, int] = {}
         transaction = replace(handed_over.transaction, sequences=self._sequences)
         self._writer = RecordWriter(spec.config.producer, transaction)
@@ -88,15 +88,15 @@ class TaskWrite:
         self._routers: dict[str, Router] = {}
 
     @property
-    def asked(self) -> Mapping[str, int]:
-        """The numbers of partitions of the topics that it wrote to."""
-        return dict(self._counts.asked)
+    def requested_counts(self) -> Mapping[str, int]:
+        """The number of partitions of each topic that the task has written to."""
+        return dict(self._counts.requested_counts)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Sequence[Ack]:
-        """Write all rows, and return once the brokers and the ledger have them.
+        """Write all rows. Return when the brokers and the ledger have them.
 
-        Raises the errors of conversion, RecordWriter and `Ledger.granted`. The ledger shows the reason to other
-        attempts.
+        Raises the errors of conversion, RecordWriter and `Ledger.granted`. The ledger shows the reason of a failure to
+        other attempts.
         """
         try:
             acks = self._write(batches)
@@ -114,12 +114,15 @@ class TaskWrite:
         return acks
 
     def close(self) -> None:
-        """Return the connections."""
+        """Close the writer and the ledger's connections."""
         self._writer.close()
         self._log.close()
 
     def _recreated(self, error: FencepostError) -> FencepostError | None:
-        """The reason for a refusal, if the topic was created again since the start and so lacks earlier records."""
+        """Return the error to raise if records were refused because the topic was deleted and created again, else None.
+
+        The new topic lacks the earlier records.
+        """
         topic, config = self._spec.config.topic, self._spec.config.producer.client
         if topic is not None and isinstance(error, _OF_ANOTHER_TOPIC):
             with suppress(FencepostError), KafkaClients().admin(config) as admin:
@@ -128,7 +131,10 @@ class TaskWrite:
         return None
 
     def _partitions(self, topic: str) -> int:
-        """The present number: this process may have learnt another one for an earlier write than other processes."""
+        """Return a topic's current number of partitions.
+
+        The number is requested again: the number that this process remembers from an earlier write may be outdated.
+        """
         self._writer.refresh_topics([topic])
         return self._writer.partitions(topic)
 
@@ -137,10 +143,10 @@ class TaskWrite:
         types = column_types(spec.schema, where="the DataFrame")
         errors = ErrorHandler(spec.pipeline.errors)
         gate = spec.config.topic_gate(spec.sink)
-        in_turn = types.has_topic and types.has_key
+        writes_alone = types.has_topic and types.has_key
         for batch in batches:
-            if in_turn:
-                self._claim(_TURN, [0])
+            if writes_alone:
+                self._claim(_LOCK_TOPIC, [0])
             for converted in convert(spec.columns.batch(batch), types, spec.pipeline, errors):
                 gate.admit({converted.topic})
                 for routed in self._route(converted):
@@ -162,7 +168,7 @@ class TaskWrite:
         return found
 
     def _for_any(self, topic: str, count: int) -> range:
-        """All partitions if it has them all, else one: its own, or a free one."""
+        """Return all partitions if the task has them all, else one partition: one that it has, or else a free one."""
         owned = [partition for name, partition in self._owned if name == topic]
         if len(owned) == count:
             return range(count)
@@ -178,7 +184,7 @@ class TaskWrite:
             self._granted(Claim(self._task, self._attempt, topic, wanted, one=False))
 
     def _granted(self, claim: Claim) -> tuple[int, ...]:
-        """Ask until the ledger grants it."""
+        """Repeat a claim until the ledger grants it."""
         ledger, timeout_ms = self._log.ledger, self._spec.config.producer.transaction_timeout_ms
         deadline = Deadline.after(timeout_ms)
         self._log.add(claim)

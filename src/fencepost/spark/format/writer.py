@@ -1,4 +1,4 @@
-"""One write of a DataFrame by `format("fencepost")`. Spark passes the writer on from process to process in a pickle."""
+"""One write of a DataFrame by `format("fencepost")`. Spark passes the pickled writer from process to process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FencepostWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the transaction if exactly the records in `messages` were written.
 
-        Raises a FencepostError otherwise.
+        Otherwise raises a FencepostError.
         """
         if self._open is None:
             _log.warning(in_kafka(self._key))
@@ -51,7 +51,10 @@ class FencepostWriter(DataSourceArrowWriter):
         self._open.commit(self._config, done, Progress())
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the transaction; its tasks may still be alive. Never raises: Spark reports the first error."""
+        """Abort the transaction. Its tasks may still be alive.
+
+        Never raises, because Spark should report the first error.
+        """
         del messages
         if self._open is not None:
             self._open.abort(self._config)

@@ -1,12 +1,13 @@
-"""Fetches the rows of a small batch to the driver, and never more than some megabytes of them.
+"""Fetches the rows of a small batch to the driver, but never more than some megabytes of rows.
 
-Spark's limit merges the rows of all partitions in a shuffle: two jobs, which take longer than everything else in a
-small batch. A limit per partition needs one job without a shuffle. It fetches more rows of a batch that is not small,
-so it is used for few partitions.
+Spark's limit merges the rows of all partitions in a shuffle. That needs two jobs, which take longer than everything
+else in a small batch. A limit for each partition needs only one job, without a shuffle. But if the batch is not small,
+it fetches more rows, so it is used only for few partitions.
 
-Spark cannot limit bytes. So executors add up the sizes of the rows, and send null in place of rows beyond the limit:
+Spark cannot limit the number of bytes. So executors add up the sizes of the rows, and replace rows beyond the limit by
+null:
 
-    rows -> at most so many of each partition -> the sum of their sizes so far -> null if that is too large -> driver
+    rows -> a limit for each partition -> running total of sizes -> null if the total is too large -> driver
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ _IN_ALL: Final = "__fencepost_bytes"
 
 
 def few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
-    """Return all rows in their order, None if there are more than `most`, or if they may take more than `most_bytes`.
+    """Return all rows in their order; None if there are more than `most`, or if they may take more than `most_bytes`.
 
-    Each of few partitions gets an equal share of the bytes. Also None for columns whose size Spark cannot compute, and
-    if Spark's internals are not as expected. Raises Spark's errors.
+    If there are few partitions, each one gets an equal share of the bytes. Also returns None if Spark cannot compute a
+    column's size, and if Spark's internals are not as expected. Raises Spark's errors.
     """
     try:
         return _few_rows(frame, most, most_bytes)
     except Py4JJavaError:
         raise
     except (Py4JError, TypeError, pa.ArrowInvalid):
-        # Arrow refuses null for a struct with a field that is not nullable: a row beyond the limit.
+        # ArrowInvalid: a row was beyond the limit, and Arrow refuses its null for a struct with a field that is not
+        # nullable. The other errors show that Spark's internals are not as expected.
         return None
 
 
@@ -55,13 +57,14 @@ def _few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
     if partitions is not None and partitions <= _FEW_PARTITIONS:
         share = most_bytes // max(1, partitions)
         limited = _within(_each_partition_limited(frame, most + 1), columns, size, share, _IN_PARTITION)
-        # Spark returns them in the order of the partitions.
+        # Spark returns the rows in the order of the partitions.
         rows = None if limited is None else limited.toArrow()
         return None if rows is None else _all_of(rows, most, {_IN_PARTITION: share})
-    # Tasks end in any order, and the limit merges their rows.
+    # Tasks end in any order, and the limit merges their rows, so each row gets its position.
     numbered = frame.withColumn(_POSITION, F.monotonically_increasing_id())
     few = _within(_each_partition_limited(numbered, most + 1), columns, size, most_bytes, _IN_PARTITION)
-    # Spark removes a limit that cannot have an effect, and then merges no partitions.
+    # A limit merges the partitions, but Spark removes a limit that can have no effect. In that case, `coalesce` merges
+    # them.
     joined = None if few is None else _within(few.limit(most + 1).coalesce(1), columns, size, most_bytes, _IN_ALL)
     if joined is None:
         return None
@@ -70,14 +73,14 @@ def _few_rows(frame: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
 
 
 def _all_of(rows: pa.Table, most: int, limits: dict[str, int]) -> pa.Table | None:
-    """The rows without their sums of bytes; None if there are too many, or a sum exceeds its limit."""
+    """Return the rows without the sums of their bytes; None if there are too many rows, or a sum exceeds its limit."""
     if rows.num_rows > most or any((pc.max(rows[name]).as_py() or 0) > limit for name, limit in limits.items()):
         return None
     return rows.drop_columns([*limits])
 
 
 def _each_partition_limited(frame: DataFrame, count: int) -> DataFrame:
-    """The first rows of each partition."""
+    """Return the first `count` rows of each partition."""
     session = frame.sparkSession
     spark = _internals(session._jvm)  # noqa: SLF001 - pyspark has no such limit
     plan = spark.limit(spark.literal(count, spark.integer), frame._jdf.logicalPlan())  # noqa: SLF001 - see above
@@ -85,7 +88,7 @@ def _each_partition_limited(frame: DataFrame, count: int) -> DataFrame:
 
 
 def _partitions(frame: DataFrame) -> int | None:
-    """The number of partitions; None for an adaptive plan, where only running it shows the number."""
+    """Return the number of partitions; None for an adaptive plan, whose number is known only after it was run."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return None
@@ -93,14 +96,17 @@ def _partitions(frame: DataFrame) -> int | None:
 
 
 def _within(frame: DataFrame, columns: Sequence[str], size: str, most_bytes: int, name: str) -> DataFrame | None:
-    """The frame with the sums of the row sizes per partition as column `name`; null in `columns` above `most_bytes`.
+    """Return the frame with a column `name`: the running total of the row sizes in the partition.
 
-    None for columns that an expression cannot name, such as two fields of a struct that differ only in case.
+    If the total exceeds `most_bytes`, the row's `columns` are null.
+
+    Return None if Spark cannot name a column in an expression, for example because the names of two fields of a struct
+    differ only in case.
     """
     session = frame.sparkSession
     spark = _internals(session._jvm)  # noqa: SLF001 - pyspark has no sum so far without a shuffle
     try:
-        # Each task gets a copy of the array, in which it adds up.
+        # Each task gets its own copy of the array, in which it adds up the sizes.
         arguments = spark.nil.prepended(spark.expression(F.expr(size)._jc)).prepended(spark.literal(0, spark.integer))  # noqa: SLF001
         kinds = spark.nil.prepended(spark.long).prepended(spark.integer)
         sums = spark.sums(1)
@@ -116,7 +122,7 @@ def _within(frame: DataFrame, columns: Sequence[str], size: str, most_bytes: int
 
 
 class _Internals(NamedTuple):
-    """Spark's limit per partition, a call of a Java method for each row, and their components."""
+    """Spark's classes for a limit for each partition, and for a call of a Java method for each row."""
 
     limit: Any
     literal: Any
@@ -133,7 +139,7 @@ class _Internals(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _internals(jvm: Any) -> _Internals:
-    """Look them up, which asks the JVM for each part of each name."""
+    """Find the internals. They are cached, because py4j asks the JVM for each part of each name."""
     sql = jvm.org.apache.spark.sql
     catalyst, types = sql.catalyst, sql.types
     return _Internals(
@@ -147,6 +153,6 @@ def _internals(jvm: Any) -> _Internals:
         expression=sql.classic.ExpressionUtils.expression,
         column=sql.classic.ExpressionUtils.column,
         nil=getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$"),
-        # py4j would convert an AtomicLong to a number.
+        # An AtomicLong is not used, because py4j would convert it to a number.
         sums=jvm.java.util.concurrent.atomic.AtomicLongArray,
     )

@@ -1,9 +1,9 @@
-"""Writes a DataFrame into the open transaction of a sink, by the engine of fencepost's worker.
+"""Writes a DataFrame into the open transaction of a sink, with the engine of fencepost's worker.
 
     many rows   executors: converters -> Kafka, as a worker's DataFrame
     few rows    executors -> driver: converters -> Kafka, without a Python worker
 
-Whether there are few rows is only known once the batch was executed.
+Whether there are few rows is known only after the batch was executed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ from fencepost.spark.frame.wording import capitalized
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameWrite:
-    """The write of one batch of a `sink`. `batch` names it in messages; `start` shifts the partition of its first rows without a key.
+    """The write of one batch of a `sink`. `batch` names it in messages.
 
-    If the `sizes` of earlier batches suggest a small batch, try to fetch its rows first. That costs a job if it is not
-    small.
+    `start` shifts the partition of its first rows without a key.
+
+    If the `sizes` of earlier batches suggest that the batch is small, its rows are first fetched. If the batch turns
+    out not to be small, that job was useless.
     """
 
     pipeline: Pipeline
@@ -57,19 +59,19 @@ class FrameWrite:
     sizes: BatchSizes
 
     def prepare(self, frame: DataFrame) -> None:
-        """Prepare the converters for the rows; call this before the transaction begins. Raises as `prepare_frame`."""
+        """Prepare the converters, before the transaction begins. Raises the errors of `prepare_frame`."""
         prepare_frame(frame, self.pipeline, partial(jobs_of, self.batch, new_mark()))
 
     def write(self, frame: DataFrame) -> WriteResult:
-        """Write all rows and return when the brokers have them; the transaction stays open.
+        """Write all rows, and return when the brokers have them. The transaction stays open.
 
-        Raises the errors of `SparkEngine.write`: the transaction must be aborted then.
+        Raises the errors of `SparkEngine.write`. After an error, the transaction must be aborted.
         """
         errors = ErrorHandler(self.pipeline.errors)
         whose = capitalized(self.batch)
         try:
-            looked = self.sizes.may_be_small and not self.pipeline.transforms
-            rows = self._few_rows(frame) if looked else None
+            tried_driver = self.sizes.may_be_small and not self.pipeline.transforms
+            rows = self._few_rows(frame) if tried_driver else None
             acks = self._by_executors(frame, errors) if rows is None else self._by_driver(frame, rows, errors)
         except RecordRefusedError as error:
             log_refused(error.tally, whose)
@@ -78,7 +80,7 @@ class FrameWrite:
         self.producer.acknowledge(acks)
         dead = write_letters(errors.letters, self._spec(self.producer.transaction), self.producer, f"{self.sink}-0")
         result = WriteResult.of(acks, None, errors.tally, dead=dead)
-        self.sizes.wrote(result.written, result.bytes, refused=looked and rows is None)
+        self.sizes.wrote(result.written, result.bytes, refused=tried_driver and rows is None)
         return result
 
     def _by_executors(self, frame: DataFrame, errors: ErrorHandler) -> Sequence[Ack]:

@@ -1,7 +1,7 @@
 """The Spark jobs of a batch, in the query's own job group, and the conversion of their failures.
 
-`query.stop()` cancels the job group of the query, which is its run id, and interrupts the thread that waits for the
-function of `foreachBatch`. So the group is kept, unlike in a worker's task.
+`query.stop()` cancels the job group of the query, whose name is its run id, and interrupts the thread that waits for
+the function of `foreachBatch`. So the jobs keep this group, unlike in a worker's task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.engine.reports import carried_failure
 _INTERRUPTED: Final = ("java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException")
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 
-# Spark takes an error with the text of an interrupted JVM call for the effect of query.stop().
+# If an error has the text of an interrupted JVM call, Spark considers it the effect of query.stop().
 _AS_INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling the batch's jobs: java.lang.InterruptedException"
 )
@@ -29,13 +29,13 @@ _AS_INTERRUPTED: Final = (
 
 @contextmanager
 def jobs_of(batch: str, mark: str) -> Iterator[None]:
-    """Run Spark jobs. Spark's failures become fencepost's, as in a worker; errors from executors carry the `mark`."""
+    """Convert failures of the block's Spark jobs to a FencepostError. Errors from executors carry the `mark`."""
     try:
         yield
     except (Py4JError, PySparkException, OSError) as error:
         failure = _failure(error, batch, mark)
         if isinstance(failure, BatchCancelledError):
-            # Spark searches the text of the error with all its causes, and a long text overflows its stack.
+            # Spark searches the text of the error, including all its causes, and a long text overflows Spark's stack.
             raise failure from None
         raise failure from error
 

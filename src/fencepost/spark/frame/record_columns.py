@@ -1,7 +1,7 @@
 """Finds the columns of records among a DataFrame's columns, for the DataFrame and for Arrow batches of its rows.
 
-A DataFrame with a column `value` has the columns of Spark's own Kafka sink; other columns are ignored. Else, and with
-`key.columns`, the value of a record is a struct of all columns.
+A DataFrame with a column `value` has the columns of Spark's own Kafka sink, and its other columns are ignored. Without
+such a column, and with `key.columns`, the value of a record is a struct of all columns.
 https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html#writing-data-to-kafka
 """
 
@@ -24,7 +24,11 @@ from fencepost.spark.config.sink_config import SinkConfig
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """`selected` columns unchanged; if that is None, a struct of all columns, and the key from the columns `keys`."""
+    """Which columns make records.
+
+    The `selected` columns are used unchanged. If `selected` is None, the value is a struct of all columns, and the key
+    consists of the columns `keys`.
+    """
 
     selected: tuple[str, ...] | None
     keys: tuple[str, ...]
@@ -33,7 +37,8 @@ class SinkColumns:
     def of(cls, names: Sequence[str], config: SinkConfig) -> Self:
         """Find the columns of records in a DataFrame. Raises ConfigError for missing columns.
 
-        Also for a column such as `Key`: it would be ignored, although Spark's own functions take it for `key`.
+        Also raises ConfigError for a column such as `Key`: it would be ignored, although Spark's own functions treat it
+        as `key`.
         """
         if not config.key_columns and "value" in names:
             for name in names:
@@ -58,10 +63,10 @@ class SinkColumns:
         return cls(None, config.key_columns)
 
     def frame(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns of records."""
+        """Return the frame with the columns of records."""
         names = frame.schema.names
         if self.selected is not None:
-            # A select would be a tenth of a small batch's time.
+            # The select is avoided if possible: it would take a tenth of a small batch's time.
             return frame if [*self.selected] == names else frame.select(*self.selected)
         value = F.struct(*map(_column, names)).alias("value")
         keys = [_column(name) for name in self.keys]
@@ -70,7 +75,7 @@ class SinkColumns:
         return frame.select(value, (keys[0] if len(keys) == 1 else F.struct(*keys)).alias("key"))
 
     def schema(self, schema: t.StructType) -> t.StructType:
-        """The types of the columns of records."""
+        """Return the types of the columns of records."""
         if self.selected is not None:
             return t.StructType([schema[name] for name in self.selected])
         fields = [t.StructField("value", schema, nullable=False)]
@@ -81,7 +86,7 @@ class SinkColumns:
         return t.StructType(fields)
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the columns of records."""
+        """Return the rows with the columns of records."""
         if self.selected is not None:
             return batch.select(list(self.selected))
         columns = {"value": batch.to_struct_array()}

@@ -1,4 +1,4 @@
-"""The size of a row as an expression of Spark's SQL, which executors compute without a Python worker. Pure."""
+"""The size of a row as an expression of Spark's SQL, which executors compute without a Python worker. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _FIXED: Final = (
     t.NullType,
 )
 _FIXED_BYTES: Final = 16
-"""The size of the longest fixed-size type, DECIMAL."""
+"""The size of a DECIMAL, the longest type with a fixed size."""
 
 _PLACE_BYTES: Final = 8
-"""The size of a value beside its content: its length, and whether it is null."""
+"""The size of a value besides its content: its length, and whether it is null."""
 
 
 def row_size(schema: t.StructType) -> str | None:
-    """Return an expression for about the number of bytes of a row, a BIGINT; None if a column's size is not known."""
+    """Return an expression for the approximate number of bytes of a row, a BIGINT.
+
+    The result is None if a column's size is unknown.
+    """
     return _sum_of_fields(schema, "", 0)
 
 
@@ -35,7 +38,10 @@ def _sum_of_fields(schema: t.StructType, prefix: str, depth: int) -> str | None:
 
 
 def _size(kind: t.DataType, value: str, depth: int) -> str | None:
-    """The size of a value, 0 for null. `depth` counts the surrounding arrays, each with its own variable."""
+    """Return an expression for the size of a value, 0 for null. The result is None if the size is unknown.
+
+    `depth` counts the enclosing arrays, each of which has its own variable.
+    """
     size = f"{_FIXED_BYTES}L" if isinstance(kind, _FIXED) else None
     match kind:
         case t.StringType() | t.CharType() | t.VarcharType() | t.BinaryType():

@@ -1,4 +1,4 @@
-"""Makes records of a DataFrame's rows: the columns, and the converters for their types."""
+"""Makes records from a DataFrame's rows: finds the columns, and the converters for their types."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
 
 
 def _check_readable(kind: t.DataType, place: str = "") -> None:
-    """Raise DataError for intervals of years and months, which Spark does not pass to Python."""
+    """Raise DataError for intervals of years and months: Spark does not pass them to Python."""
     match kind:
         case t.StructType():
             for field in kind.fields:
@@ -104,7 +104,7 @@ def _header_converter(config: SinkConfig, types: ColumnTypes) -> HeaderConverter
         chosen = _PLUGINS.header_converter(_spec(config, role))
         _check_options(PluginKind.HEADER_CONVERTER, type(chosen), config, role)
         return chosen
-    # Spark's sink writes the bytes of headers unchanged, Connect's default converter writes their base64.
+    # Bytes in headers are written unchanged, as by Spark's sink: Connect's default converter would write their base64.
     converter: Any = ByteArrayConverter() if isinstance(types.header, t.BinaryType) else SimpleHeaderConverter()
     converter.configure({})
     return converter  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""Rewords errors of the engine and of Kafka's clients for Spark users, who have rows and options.
+"""Changes the texts of the engine's and Kafka clients' errors for Spark users, who have rows and options.
 
-The original texts are for operators, who have connectors, tasks and `producer.override.*`. The errors have their
-details as attributes, so that a sink can format them again.
+The original texts are for operators, who have connectors, tasks and `producer.override.*`. The details of an error are
+its attributes, so a sink can make another text from them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OVERRIDE: Final = "producer.override."
 
 
 def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bool = True) -> FencepostError:
-    """Return the error for a sink's user: the same class with another text, a class of the sink, or the error itself.
+    """Return the error in a sink user's terms: with another text, as one of the sink's own errors, or unchanged.
 
-    `sink` and `batch` are their names in messages, such as "sink orders" and "batch 3 of sink orders". Without `may_skip`
-    errors.tolerance is not an option.
+    `sink` and `batch` are the names in messages, such as "sink orders" and "batch 3 of sink orders". `may_skip` says
+    whether errors.tolerance is an option.
     """
     if type(error) is RecordRefusedError and not may_skip:
         return _with_text(
@@ -62,7 +62,7 @@ def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bo
 
 
 def recreated(topic: str, sink: str) -> TopicRecreatedError:
-    """The error of a write whose topic was replaced in the middle."""
+    """Return the error of a write whose topic was deleted and created again in the middle."""
     return TopicRecreatedError(
         f"Topic {topic} was deleted and created again while the {sink} wrote to it: nothing of this write is in Kafka, and "
         "what was in the topic before is gone. Write the DataFrame again; start a query again, which goes on or says how to"
@@ -70,7 +70,7 @@ def recreated(topic: str, sink: str) -> TopicRecreatedError:
 
 
 def in_kafka(run: SinkKey) -> str:
-    """The warning for a DataFrame whose run is already committed."""
+    """Return the warning for a DataFrame whose run is already committed."""
     return (
         f"The {run} is in Kafka, so this DataFrame is not written, whatever rows it has. If some of them are not in Kafka, "
         "write them as another run"
@@ -78,12 +78,12 @@ def in_kafka(run: SinkKey) -> str:
 
 
 def capitalized(name: str) -> str:
-    """The name of a sink or batch at the start of a message."""
+    """Return the name of a sink or batch in the form for the start of a message."""
     return name[:1].upper() + name[1:]
 
 
 def _with_text(error: FencepostError, text: str) -> FencepostError:
-    """Return the same error with all attributes, but another text: handlers check its class."""
+    """Return the same error with all its attributes but another text: handlers check the class."""
     other = type(error).__new__(type(error), text)
     other.__dict__.update(error.__dict__)
     return other
@@ -131,4 +131,4 @@ _TEXTS: Final[Mapping[type[FencepostError], Callable[[Any], str]]] = {
     DeliveryTimeoutError: _undelivered,
     TopicNotFoundError: _no_topic,
 }
-"""The texts by class; the first match is used."""
+"""For each class of errors, the function that makes the text. The first match is used."""

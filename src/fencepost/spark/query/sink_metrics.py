@@ -1,12 +1,12 @@
 """Adds the commits of sinks to the metrics of `query.lastProgress["sink"]`.
 
-Spark requests metrics from the table of a query's sink if it is a `ReportsSinkMetrics`. The table behind `foreachBatch`
-is not, and a query accepts no other. But the context in which Spark runs a batch has its own reference to that table,
-only for its progress, and passes it to the context of the next batch. So a stand-in replaces it there, with two
-answers: the metrics, and the original table's name. It consists of Java's own classes: no call to Python may fail a
-query whose batch is committed.
+Spark requests metrics from the table of a query's sink if the table is a `ReportsSinkMetrics`. The table behind
+`foreachBatch` is not of this type, and a query accepts no other table. But the context in which Spark runs a batch has
+its own reference to the table. Spark uses this reference only for the progress, and passes it on to the context of the
+next batch. So this reference is replaced by a stand-in. The stand-in answers with the metrics and the original table's
+name. It consists of Java's own classes, because no call to Python may fail a query whose batch is committed.
 
-These are internals of Spark. If they are not as expected, the progress has no such metrics, and everything else works.
+All this uses internals of Spark. If they are not as expected, the progress has no such metrics; all else works.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from fencepost.spark.query.streaming_batch import UNTOLD, StreamingBatch, execution_of, is_running
+from fencepost.spark.query.streaming_batch import INTERNALS_ERRORS, StreamingBatch, execution_of, is_running
 from fencepost.spark.written import SinkStatistics
 
 _log: Final = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _REPORTS_METRICS: Final = "org.apache.spark.sql.connector.read.streaming.Reports
 
 
 def metrics_of(sinks: Iterable[SinkStatistics]) -> dict[str, str]:
-    """The metrics of a query's sinks together, in Spark's form: the totals of the query's run."""
+    """Return the metrics of all sinks of a query, in Spark's form: totals of the query's run."""
     known = list(sinks)
     metrics = {
         "records": str(sum(sink.records for sink in known)),
@@ -46,23 +46,26 @@ def metrics_of(sinks: Iterable[SinkStatistics]) -> dict[str, str]:
 
 
 class SinkMetrics:
-    """Reports the sinks of an application's queries to Spark. Thread-safe: each query is a thread."""
+    """Reports the sinks of an application's queries to Spark. Thread-safe, because each query has its own thread."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._lock: Final = threading.Lock()
 
     def report(self, frame: DataFrame, batch: StreamingBatch, sink: SinkStatistics) -> None:
-        """Add a sink's metrics to the progress of this batch and of later ones. Never raises because of Spark."""
+        """Add a sink's metrics to the progress of this batch and of later ones.
+
+        Never raises an error because of Spark.
+        """
         try:
             with self._lock:
                 run = self._runs.get(batch.run) or self._new_run(frame, batch)
                 run.report(sink)
-        except UNTOLD as error:
+        except INTERNALS_ERRORS as error:
             _log.debug("The progress of query %s has no metrics of sink %s: %s", batch.query, sink.sink, error)
 
     def _new_run(self, frame: DataFrame, batch: StreamingBatch) -> _Run:
-        # Spark does not report the end of a query.
+        # Old runs are removed here, because Spark does not report the end of a query.
         self._runs = {name: run for name, run in self._runs.items() if is_running(frame, run.batch)}
         run = self._runs[batch.run] = _Run(batch, frame.sparkSession)
         run.enter(execution_of(frame, batch.query).getLatestExecutionContext())
@@ -70,7 +73,7 @@ class SinkMetrics:
 
 
 class _Run:
-    """A query's run, and the table from which its progress gets metrics."""
+    """A query's run, and the table from which Spark gets the metrics for its progress."""
 
     def __init__(self, batch: StreamingBatch, session: Any) -> None:
         self.batch = batch
@@ -83,11 +86,11 @@ class _Run:
     def report(self, sink: SinkStatistics) -> None:
         self._sinks[sink.sink] = sink
         flat = [text for metric in metrics_of(self._sinks.values()).items() for text in metric]
-        # A new map each time: Spark keeps the maps of earlier batches.
+        # Each call makes a new map, because Spark keeps the maps of earlier batches.
         self._answers.put("metrics", self._map_of(*flat))
 
     def enter(self, context: Any) -> None:
-        """Put the stand-in into a batch's context, and so into the contexts of the next batches."""
+        """Put the stand-in into a batch's context. From there it gets into the contexts of the next batches."""
         self._answers.put("metrics", self._map_of())
         kind, stand_in = context.getClass(), None
         while kind is not None:
@@ -102,14 +105,17 @@ class _Run:
             kind = kind.getSuperclass()
 
     def _stand_in(self, table: Any) -> Any:
-        """Return a `table` that answers each method with the value for its name in `_answers`."""
+        """Return an object of type `table`.
+
+        The object answers each method with the value that `_answers` has for the method's name.
+        """
         invoke, named = self._jvm.java.lang.invoke, self._jvm.java.lang.Class.forName
         anything, method = named("java.lang.Object"), named("java.lang.reflect.Method")
         lookup, type_of = invoke.MethodHandles.publicLookup(), invoke.MethodType.methodType
         get = lookup.bind(self._answers, "get", type_of(anything, anything))
         name = lookup.findVirtual(method, "getName", type_of(named("java.lang.String")))
         answer = invoke.MethodHandles.filterReturnValue(name.asType(type_of(anything, method)), get)
-        # An InvocationHandler has the object before the method, and the arguments after it.
+        # An InvocationHandler's first argument is the object, the second the method, and the third the arguments.
         answer = invoke.MethodHandles.dropArguments(answer, 0, [anything])
         answer = invoke.MethodHandles.dropArguments(answer, 2, [named("[Ljava.lang.Object;")])
         handler = invoke.MethodHandleProxies.asInterfaceInstance(named("java.lang.reflect.InvocationHandler"), answer)

@@ -1,4 +1,4 @@
-"""The micro-batch for which the function of `foreachBatch` is called, as Spark knows it."""
+"""The micro-batch for which the function of `foreachBatch` is called, according to Spark."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _QUERY_ID = "sql.streaming.queryId"
 _JOB_GROUP = "spark.jobGroup.id"
 _GREATEST: Final = 2**63 - 1
 _NO_NUMBER: Final = -1
-UNTOLD: Final = (Py4JError, AttributeError, TypeError, ValueError)
-"""Errors of calls to internals of Spark that are not as expected."""
+INTERNALS_ERRORS: Final = (Py4JError, AttributeError, TypeError, ValueError)
+"""Errors that occur if internals of Spark are not as expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingBatch:
-    """A micro-batch. `query` is the checkpoint's id, `run` the id of the query's run.
+    """A micro-batch. `query` is the query's id from the checkpoint, and `run` is the id of the query's run.
 
-    `timestamp_ms` is the planning time of the batch, which is in the checkpoint; None if unknown.
+    `timestamp_ms` is the planning time of the batch from the checkpoint; None if it is unknown.
     """
 
     query: str
@@ -37,7 +37,10 @@ class StreamingBatch:
 
     @classmethod
     def of(cls, frame: DataFrame, batch: object) -> Self:
-        """Read it from Spark on the thread of the query. Raises IllegalStateError on any other thread, or for no batch id."""
+        """Get the batch from Spark, on the query's thread.
+
+        Raises IllegalStateError on other threads, and if `batch` is not a batch id.
+        """
         number = batch_number(batch)
         context = frame.sparkSession.sparkContext
         query = context.getLocalProperty(_QUERY_ID)
@@ -51,12 +54,15 @@ class StreamingBatch:
 
     @property
     def progress(self) -> Progress:
-        """The progress of a sink with this batch."""
+        """The progress of a sink after this batch."""
         return Progress(self.query, self.batch, self.timestamp_ms)
 
 
 def batch_number(batch: object) -> int:
-    """Return the number that a function of foreachBatch was given as the batch id. Raises IllegalStateError for none."""
+    """Return the batch id that a function of foreachBatch was called with.
+
+    Raises IllegalStateError if the argument is not a number.
+    """
     number = _NO_NUMBER
     if not isinstance(batch, bool):
         with suppress(TypeError):
@@ -74,28 +80,34 @@ def _shown(batch: object) -> str:
 
 
 def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
-    """Whether the run of a batch is still active in this application; False if that is unknown."""
+    """Return whether the run of a batch is still active in this application. False if this is unknown."""
     return _run(frame, batch.query) == batch.run
 
 
 def _run(frame: DataFrame, query: str) -> str | None:
-    """The id of a query's present run, None if unknown. It is also its job group, unless the user sets one."""
+    """Return the id of a query's current run; None if unknown.
+
+    The id is also the name of the run's job group, unless the user sets another group.
+    """
     try:
         return str(execution_of(frame, query).runId().toString())
-    except UNTOLD:
+    except INTERNALS_ERRORS:
         return None
 
 
 def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
-    """The time in the offset log's entry; None if unknown."""
+    """Return the time in the offset log's entry; None if it is unknown."""
     try:
         return int(execution_of(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
-    except UNTOLD:
+    except INTERNALS_ERRORS:
         return None
 
 
 def execution_of(frame: DataFrame, query: str) -> Any:
-    """The execution of a running query, from Spark's internals, which may not be as expected (UNTOLD)."""
+    """Return the execution of a running query from Spark's internals.
+
+    Raises one of INTERNALS_ERRORS if the internals are not as expected.
+    """
     session: Any = frame.sparkSession
     identity = _uuid_of(session._jvm)(query)  # noqa: SLF001 - no public interface has it
     return session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
@@ -103,5 +115,8 @@ def execution_of(frame: DataFrame, query: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _uuid_of(jvm: Any) -> Any:
-    """Java's function that parses a UUID: the JVM looks up each part of its name."""
+    """Return Java's function that parses a UUID.
+
+    The function is cached, because py4j asks the JVM for each part of its name.
+    """
     return jvm.java.util.UUID.fromString

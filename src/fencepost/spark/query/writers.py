@@ -1,9 +1,10 @@
-"""The writers of an application's sinks: one function in one query at a time, with one DataFrame for each batch.
+"""The writers of an application's sinks: a sink has one function in one query at a time, and one DataFrame per batch.
 
-A second function for a sink in one query would find each batch written, and skip it, and so would a second call of the
-function for a batch. A second query would fence the first before its checkpoint is refused, and both would fail.
+A second function for a sink in the same query would find each batch already written, and skip it. So would a second
+call of the function for the same batch. A second query would fence the first one before its own checkpoint is refused,
+and both would fail.
 
-A cluster is identified by its id: `bootstrap.servers` can be spelled in many ways.
+A cluster is identified by its id, because `bootstrap.servers` can be written in many ways.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from fencepost.spark.query.streaming_batch import StreamingBatch
 
 
 class ClusterSink(NamedTuple):
-    """A sink by its name, and the id of its cluster."""
+    """The name of a sink, and the id of its cluster."""
 
     cluster: str
     name: str
 
 
 class Writers:
-    """Knows for each sink the function that writes it, the query's present batch, and that batch's DataFrame.
+    """Knows for each sink the function that writes it, the query's current batch, and that batch's DataFrame.
 
     Thread-safe.
 
-    `same_rows` decides whether two DataFrames of a batch surely have the same rows.
+    `same_rows` decides whether two DataFrames of a batch certainly have the same rows.
     """
 
     def __init__(self, same_rows: Callable[[Any, Any], bool]) -> None:
@@ -66,15 +67,16 @@ class Writers:
                     name="name",
                 )
             self._known[sink] = weakref.ref(function), batch
-            # Spark does not report the end of a query, and a DataFrame keeps the shuffle files of its batch.
+            # Remove old DataFrames: Spark does not report the end of a query, and a DataFrame keeps its batch's shuffle
+            # files.
             self._frames = {key: used for key, used in self._frames.items() if is_running(used[0])}
 
     def check_frame(self, sink: ClusterSink, batch: StreamingBatch, frame: object, step: NextStep) -> None:
-        """Check the DataFrame of a call for a batch before the call does its `step`.
+        """Check the DataFrame of a call for a batch, before the call takes its `step`.
 
-        A batch that is already in Kafka may be skipped in its first call of a run, when Spark runs the batch again, and
-        in further calls with the same rows. Raises ConfigError if another call may have written it: then skipping would
-        hide that this call's rows are lost.
+        A batch that is already in Kafka may be skipped in two cases: in its first call of a run, when Spark runs the
+        batch again, and in further calls with the same rows. Raises ConfigError if another call may have written the
+        batch with other rows: then skipping would hide that the rows of this call are lost.
         """
         with self._lock:
             former, known = self._frames.get(sink, (None, None))

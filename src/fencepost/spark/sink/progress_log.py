@@ -1,8 +1,8 @@
-"""The topic with the progress of all sinks: compacted, written in the transactions of the batches.
+"""The topic with the progress of all sinks. It is compacted, and written in the transactions of the batches.
 
-The record of a sink, or of one run of it, is in a fixed partition, so only that one is read. Only one transactional id
-writes it, and its owner reads it when none of that id's transactions is open: other open transactions are not waited
-for.
+The record of a sink, or of one of its runs, is always in the same partition, so only this partition is read. Only one
+transactional id writes the record, and its owner reads it while that id has no open transaction. So the read does not
+wait for other open transactions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from fencepost.spark.config.progress import Progress, SinkKey
 from fencepost.spark.config.sink_config import SinkConfig
 
 PARTITIONS: Final = 25
-"""The number of partitions that have records. It never changes: if the topic has more, every record keeps its place."""
+"""The number of partitions that are used.
+
+The number never changes: even if the topic has more partitions, records stay in their partition.
+"""
 
 
 class ProgressLog:
@@ -31,15 +34,16 @@ class ProgressLog:
         self._config = config
         self._key = key
         self._clients = clients
-        # Idle connections are closed with the last client of their configuration: if a client were made for each
-        # request, the connections of the producer and its writers would be closed at each commit.
+        # One client is kept open, because closing the last client of a configuration also closes all idle connections
+        # of this configuration. If each request made a new client, the connections of the producer and its writers
+        # would be closed at each commit.
         self._admin = clients.admin(config.producer.client)
         self._partition = int(partition_for_keys(pa.array([key.encoded]), PARTITIONS)[0])
 
     def cluster_id(self) -> str:
         """Return the id of the cluster.
 
-        Raises BrokerUnavailableError, with the servers, unless a broker answers within request.timeout.ms.
+        Raises BrokerUnavailableError that names the servers if no broker answers within request.timeout.ms.
         """
         return self._admin.cluster_id()
 
@@ -49,7 +53,7 @@ class ProgressLog:
         self._admin.ensure_compacted_topic(topic)
 
     def topic_id(self, topic: str) -> str | None:
-        """Return the id of a data topic. Raises as `Admin.topic_id`."""
+        """Return the id of a data topic. Raises the errors of `Admin.topic_id`."""
         return self._admin.topic_id(topic)
 
     def close(self) -> None:
@@ -57,7 +61,7 @@ class ProgressLog:
         self._admin.close()
 
     def read(self) -> Progress | None:
-        """Return the last commit, to the owner of the transactional id after `init_transactions`.
+        """Return the last commit. Only the owner of the transactional id may call this, after `init_transactions`.
 
         Raises the errors of `LastRecordReader.read_last`.
         """
@@ -67,7 +71,10 @@ class ProgressLog:
         return None if record is None or record.value is None else Progress.read(record.value)
 
     def write(self, producer: RecordProducer, progress: Progress) -> None:
-        """Write into the producer's transaction. Raises the errors of `write_and_acknowledge`, and ConfigError."""
+        """Write a record into the producer's transaction.
+
+        Raises the errors of `write_and_acknowledge`, and ConfigError.
+        """
         records = Records.of_rows([(self._key.encoded, progress.encoded)])
 
         def by_partition(count: int) -> list[tuple[int, Records]]:

@@ -1,4 +1,4 @@
-"""Checks the settings of a user's session before the first write, and changes none."""
+"""Checks the settings of a user's session before the first write. It changes no settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.engine.spark.session_settings import REQUIRED
 
 
 def check_classic(frame: DataFrame) -> None:
-    """Raise ConfigError for a DataFrame of Spark Connect, and for anything but a DataFrame."""
+    """Raise ConfigError for a DataFrame of Spark Connect, and for anything that is not a DataFrame."""
     if not isinstance(frame, DataFrame):
         kind = type(frame)
         raise ConfigError(
@@ -25,8 +25,9 @@ def check_classic(frame: DataFrame) -> None:
 
 
 def check_session(session: SparkSession) -> None:
-    """Raise ConfigError, with the line to add, if Spark could run a part of a write twice."""
-    # Not `session.conf`, which a program may change without an effect on the context.
+    """Raise ConfigError if Spark could run a part of a write twice. The message has the line to add."""
+    # The settings come from the SparkContext, not from `session.conf`. A program can change `session.conf`, but such a
+    # change does not affect the context.
     settings = session.sparkContext._jsc.sc().conf()  # noqa: SLF001 - pyspark's getConf adds the JVM's defaults
     for name, required in REQUIRED.items():
         value = settings.get(name, required.default).strip().lower()

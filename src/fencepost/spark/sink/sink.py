@@ -1,10 +1,10 @@
 """A sink: the owner of a transactional id, and the progress that it commits with each batch.
 
-First InitProducerId, then the progress is read: from then on no other owner's EndTxn succeeds, so the progress stays
-valid as long as this owner can commit.
+First InitProducerId is sent, and then the progress is read. InitProducerId fences earlier owners, so the progress that
+is read stays valid until a newer owner fences this one.
 
-A failed batch is written again in a new transaction. If the producer had to be initialized again for it, the progress
-is read again as well: another owner may have committed in between.
+A failed batch is written again in a new transaction. If the producer had to be initialized again for that, the progress
+is read again as well, because another owner may have committed in between.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from fencepost.spark.written import SinkStatistics, Written
 _log: Final = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 3
-"""The number of attempts for a batch, each in a new transaction, before its query fails."""
+"""The number of attempts for a batch before its query fails. Each attempt is a new transaction."""
 
 _PASSING: Final = (SparkJobError, TransactionAbortableError, RetriableError)
 _LASTING: Final = (BatchCancelledError, RecordRefusedError)
 
 
 class Sink:
-    """Owns the transactional id of a sink, or of one run of it. For one thread."""
+    """Owns the transactional id of a sink, or of one run of it. Only one thread may use it."""
 
     def __init__(
         self, config: SinkConfig, key: SinkKey, *, keeps_progress: bool = True, clients: KafkaClients | None = None
     ) -> None:
-        """Without `keeps_progress` its commits are not recorded: for a single write."""
+        """Without `keeps_progress` the commits are not recorded. This is for a single write."""
         clients = clients or KafkaClients()
         self.key = key
         self.last: Progress | None = None
-        """The last committed progress, known from `own` on."""
+        """The last committed progress. It is known after `own`."""
         self._config = config
         self._keeps_progress = keeps_progress
         self._log = ProgressLog(config, key, clients=clients)
@@ -70,20 +70,21 @@ class Sink:
         self._gate = config.topic_gate(key.sink)
         self._sizes = BatchSizes()
         self.statistics = SinkStatistics(key.sink, key.transactional_id)
-        """Replaced at each commit. Other threads may read it."""
+        """The counts so far. The object is replaced at each change, so other threads may read it."""
 
     @cached_property
     def cluster_id(self) -> str:
-        """The id of its cluster. Raises as `ProgressLog.cluster_id`."""
+        """The id of the sink's cluster. Raises the errors of `ProgressLog.cluster_id`."""
         return self._log.cluster_id()
 
     def own(self) -> None:
-        """Fence former owners, then read the last commit.
+        """Fence former owners, and then read the last commit.
 
         Raises TopicRecreatedError, and the errors of Kafka's clients.
         """
         if self._producer.state is TransactionState.UNINITIALIZED:
-            # The search for the coordinator takes longer to detect that there is no broker, with a worse message.
+            # Getting the cluster's id raises an error if no broker answers. Without this line, the search for the
+            # coordinator would raise an error later, with a worse message.
             _ = self.cluster_id
             if self._keeps_progress:
                 self._log.ensure_topic()
@@ -91,7 +92,8 @@ class Sink:
         if self._keeps_progress:
             self.last = self._log.read()
         if self._config.topic is not None:
-            # This process's knowledge of the topic's partitions may be older than its id.
+            # This process may have cached the partitions of a deleted topic with the same name. So it first requests
+            # the partitions again, and then the topic's id.
             refresh_topics(self._producer, [self._config.topic])
             self._topic_id = self._log.topic_id(self._config.topic)
             check_topic(self.key, self._config.topic, self.last, self._topic_id)
@@ -99,10 +101,10 @@ class Sink:
     def write(
         self, frame: DataFrame, pipeline: Pipeline, progress: Progress, decide: Callable[[Progress | None], NextStep]
     ) -> Written:
-        """Write a frame and commit it with its progress, unless `decide` finds it in Kafka already.
+        """Write a frame, and commit it with its progress, unless `decide` finds that it is already in Kafka.
 
-        Raises a FencepostError after the last attempt, or at once for one that would fail again. If the first attempt
-        failed with another error, a note contains it.
+        Raises a FencepostError after the last attempt, or at once if a new attempt would fail again. If the first
+        attempt failed with another error, a note contains that error.
         """
         left = ATTEMPTS
         first: FencepostError | None = None
@@ -152,7 +154,7 @@ class Sink:
             result = writing.write(frame)
             self._commit(progress)
         except BatchCancelledError:
-            # Spark waits until the function returns.
+            # Close at once: Spark waits until the function of `foreachBatch` returns.
             self.close()
             raise
         except FencepostError as error:
@@ -161,7 +163,8 @@ class Sink:
             worded = in_spark_terms(reason, sink=str(self.key), batch=self._named(progress))
             if worded is error:
                 raise
-            # Only an error of another cause is shown with its cause: else the same error would follow in a worker's words.
+            # The cause is shown only if it is a different error. Otherwise the same error would be shown twice, the
+            # second time in a worker's terms.
             raise worded from (error if worded is reason else None)
         except BaseException:
             self.close()
@@ -188,7 +191,7 @@ class Sink:
         reach(FailPoint.BEFORE_CALLBACKS)
 
     def _check_topic(self) -> None:
-        """Raise TopicRecreatedError if the topic was created again since the start, or since earlier batches."""
+        """Raise TopicRecreatedError if the topic was created again, since the start or since earlier batches."""
         topic = self._config.topic
         if topic is None:
             return
@@ -196,13 +199,14 @@ class Sink:
         if self.last is None and self._topic_id is not None and found not in (None, self._topic_id):
             raise recreated(topic, str(self.key))
         check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
-        # None before: the brokers created it for the first record.
+        # If the topic had no id at the start, the brokers have created it for the first record.
         self._topic_id = self._topic_id or found
 
     def _reason(self, error: FencepostError) -> FencepostError:
-        """The reason for a write error: a topic that was created again may have fewer partitions.
+        """Return the reason for a write error: a topic that was created again may have fewer partitions than before.
 
-        For a topic that only rows name this is not detected, so they are written again to the partitions that it has.
+        A topic that was created again is detected only if it is the sink's own topic. If only rows name the topic, the
+        batch is written again, to the topic's present partitions.
         """
         if not isinstance(error, (BrokerRefusedError, PartitionGoneError)):
             return error
@@ -239,7 +243,8 @@ class Sink:
 
 
 def _note_first(error: FencepostError, first: FencepostError | None, attempt: int) -> None:
-    """Add the first attempt's failure as a note to a later attempt's, if they differ."""
-    # Spark searches the text of a cancelled one, and a long text overflows its stack.
+    """If the first attempt failed differently, add its failure as a note to a later attempt's error."""
+    # The error of a cancelled batch gets no note: Spark searches the error's text, and a long text overflows Spark's
+    # stack.
     if first is not None and str(first) != str(error) and not isinstance(error, BatchCancelledError):
         error.add_note(f"This was attempt {attempt}. The first one failed otherwise: {first}")

@@ -1,7 +1,7 @@
 """Encodes and decodes the records of the config topic, in Kafka Connect's format.
 
-Keys are text, values JSON objects without spaces, or null for a tombstone. topic.py defines who may write which record,
-state.py the meaning of the records together.
+Keys are text. Values are JSON objects without spaces, or null for a tombstone. topic.py defines which worker may write
+a record. state.py combines the records to a state.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SessionKey:
 class ConnectorRecord:
     """A connector's configuration; None for a deleted connector.
 
-    For a connector that has tasks of exactly this configuration, `continues` is the offset of their commit: see
+    If the connector has tasks of exactly this configuration, `continues` is the offset of their commit record. See
     state.py. Kafka Connect ignores this field.
     """
 
@@ -71,11 +71,11 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """Commits the preceding task records of a connector, with the number of its tasks.
+    """Puts the preceding task records of a connector into force. Contains the number of its tasks.
 
-    If unchanged tasks keep running, `digest` is the digest of the committed configurations, and `continues` the offset
-    of the connector's previous commit: see state.py. `adds`: the leader lets tasks with more additions keep running, while
-    a leader of an older version fences them. Kafka Connect ignores these fields.
+    If unchanged tasks keep running, `digest` is the digest of the committed configurations, and `continues` is the
+    offset of the connector's previous commit: see state.py. `adds` means that tasks keep running if only source
+    partitions were added to them; a leader of an older version fences such tasks. Kafka Connect ignores these fields.
     """
 
     connector: str
@@ -87,7 +87,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskCountRecord:
-    """Declares that former tasks are fenced and how many may run (KIP-618); None removes the count."""
+    """Declares that former tasks are fenced, and how many tasks may run now (KIP-618). None makes a tombstone."""
 
     connector: str
     tasks: int | None
@@ -95,7 +95,7 @@ class TaskCountRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetStateRecord:
-    """The target state of a connector; None removes it."""
+    """Sets the target state of a connector. None makes a tombstone."""
 
     connector: str
     state: TargetState | None
@@ -103,7 +103,7 @@ class TargetStateRecord:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """Requests the restart of a connector, with or without its tasks, all of them or the failed ones (KIP-745)."""
+    """Requests the restart of a connector, with or without its tasks (KIP-745). May be limited to failed ones."""
 
     connector: str
     include_tasks: bool
@@ -163,13 +163,13 @@ def _present(**fields: Json) -> dict[str, Json]:
 
 
 def _target_state(state: TargetState) -> dict[str, str]:
-    # Workers that do not know STOPPED read `state`: PAUSED is the closest state (KIP-875).
+    # Workers that do not know STOPPED read the field `state`. PAUSED is the most similar state (KIP-875).
     first = TargetState.PAUSED if state is TargetState.STOPPED else state
     return {"state": first, "state.v2": state}
 
 
 def decode(key: bytes | None, value: bytes | None) -> ConfigRecord | None:
-    """Return the decoded record; None, with a log message, for an unknown or malformed one."""
+    """Return the decoded record. If it is unknown or malformed, log a message and return None."""
     name = (key or b"").decode(errors="replace")
     try:
         record = _decoded(name, key, value)
@@ -182,7 +182,7 @@ def decode(key: bytes | None, value: bytes | None) -> ConfigRecord | None:
 
 
 class _MalformedError(Exception):
-    """A fault of a record."""
+    """A record is malformed. The message says why."""
 
 
 def _decoded(name: str, key: bytes | None, value: bytes | None) -> ConfigRecord | None:
@@ -197,7 +197,7 @@ def _decoded(name: str, key: bytes | None, value: bytes | None) -> ConfigRecord 
 
 
 _MOST_DIGITS: Final = 10
-"""The digits of a task's number, which is a Java int. Python refuses to parse thousands of them."""
+"""The largest number of digits in a task's number, a Java int. Python refuses to parse thousands of digits."""
 
 
 def _connector(connector: str, value: bytes | None) -> ConnectorRecord:

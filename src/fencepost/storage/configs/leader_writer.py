@@ -1,7 +1,8 @@
-"""Writes of the group's leader to the config topic.
+"""The writes to the config topic that only the group's leader makes.
 
-With exactly-once support preparing or enabled, each write is a transaction under the id of the group's leader. A new
-leader takes over the id: a previous leader that has not noticed can change nothing. Otherwise writes are plain.
+If `exactly.once.source.support` is `preparing` or `enabled`, each write is a transaction under the id of the group's
+leader. A new leader takes over this id, so a previous leader that does not know about the new one can change nothing.
+Otherwise writes are outside of transactions.
 
     without privilege ──claim──> privileged ──a write fails──> without privilege
 """
@@ -26,13 +27,13 @@ CONFIG_PARTITION: Final = 0
 
 
 class LeaderWriter(Protocol):
-    """Writes that only the leader may do. Not thread-safe."""
+    """Makes writes that only the leader may make. Not thread-safe."""
 
     def claim(self) -> None:
         """Claim the write privilege, and revoke it from the previous leader."""
 
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
-        """Write rows together and return the offset after the last, nothing if it is unknown.
+        """Write rows together. Return the offset after the last row, by partition; empty if it is unknown.
 
         Raises ConfigTooLargeError or ConfigWriteError; `what` is for their messages.
         """
@@ -42,7 +43,7 @@ class LeaderWriter(Protocol):
 
 
 class PlainLeaderWriter:
-    """Writes of a leader without exactly-once support. A previous leader can still write."""
+    """Makes the writes of a leader without exactly-once support. A previous leader can still write."""
 
     def __init__(self, producer: PlainProducer, topic: str) -> None:
         self._producer = producer
@@ -56,11 +57,11 @@ class PlainLeaderWriter:
         return write_plainly(self._producer, self._topic, what, rows)
 
     def close(self) -> None:
-        """Do nothing: the owner closes the producer."""
+        """Do nothing: the producer's owner closes it."""
 
 
 class TransactionalLeaderWriter:
-    """Writes of a leader under a transactional id, with a `new_producer` for each claim of the privilege."""
+    """Makes the writes of a leader under a transactional id. Each claim of the privilege uses a `new_producer`."""
 
     def __init__(self, new_producer: Callable[[], TransactionalProducer], topic: str) -> None:
         self._new_producer = new_producer
@@ -68,7 +69,7 @@ class TransactionalLeaderWriter:
         self._producer: TransactionalProducer | None = None
 
     def claim(self) -> None:
-        """Take over the transactional id: a previous leader is fenced. Raises the errors of initializing it."""
+        """Take over the transactional id, which fences a previous leader. Raises the errors of the initialization."""
         self._drop()
         producer = self._new_producer()
         try:
@@ -81,8 +82,8 @@ class TransactionalLeaderWriter:
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
         """Write rows in one transaction, and return as LeaderWriter does.
 
-        Raises IllegalStateError without the privilege, ConfigTooLargeError, ConfigTimestampError, and ConfigWriteError
-        if it fails otherwise, which drops the privilege.
+        Raises IllegalStateError without the privilege, ConfigTooLargeError, and ConfigTimestampError. Any other failure
+        raises ConfigWriteError, and the privilege is lost.
         """
         producer = self._producer
         if producer is None:
@@ -112,7 +113,7 @@ class TransactionalLeaderWriter:
             raise self._lost(what, error) from error
 
     def _lost(self, what: str, error: FencepostError) -> ConfigWriteError:
-        # A fenced producer's own message is about tasks.
+        # ProducerFencedError has a message about tasks, so the leader's error has another message.
         fenced = isinstance(error, ProducerFencedError)
         reason = "another worker has taken over the right to write as the leader" if fenced else str(error).rstrip(".")
         _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, reason)
@@ -126,7 +127,7 @@ class TransactionalLeaderWriter:
 
 
 def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
-    """Write rows outside of transactions and return the offset after the last.
+    """Write rows outside of transactions. Return the offset after the last row, by partition.
 
     Raises ConfigTooLargeError or ConfigWriteError.
     """
@@ -141,10 +142,10 @@ def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence
 
 
 def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
-    """Write rows in one transaction and return the offset after the last, nothing if it is unknown.
+    """Write rows in one transaction. Return the offset after the last row, by partition; empty if it is unknown.
 
-    `producer` is initialized under the id of the group's leader, which excludes all others. Raises ProducerFencedError
-    if another producer took over the id, and the errors of writing and committing.
+    `producer` must be initialized under the id of the group's leader, which excludes all other writers. Raises
+    ProducerFencedError if another producer has taken over the id, and the errors of writing and committing.
     """
     producer.begin_transaction()
     try:
@@ -153,5 +154,5 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
         raise producer.resolve(error) from error
     producer.commit_transaction()
     last = acks[-1]
-    # A broker that already had the batch does not return its offset.
+    # The offset is unknown if a broker already had the batch from an earlier attempt.
     return {} if last.base_offset < 0 else {CONFIG_PARTITION: last.base_offset + last.count}

@@ -1,7 +1,8 @@
 """Task count records: how many tasks of a connector must be fenced before its next ones may start (KIP-618).
 
-A record in the config topic has the number of tasks with which a connector last ran: key `tasks-fencing-<connector>`,
-value `{"task-count":N}`. The KIP's text has `tasks-count-<connector>` and `{"tasks":N}` instead, which is read as well.
+A record in the config topic has the number of tasks with which a connector last ran. Its key is
+`tasks-fencing-<connector>`, its value `{"task-count":N}`. The KIP's text has `tasks-count-<connector>` and
+`{"tasks":N}` instead; such records are read as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-# The key's prefix and the value's field, first as Apache's code writes them, then as the KIP's text does.
+# The prefix of the key and the field of the value: first as Apache's code writes them, then as the KIP's text has them.
 _SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
 
 _SHOWN: Final = 200
@@ -40,9 +41,9 @@ def fencing_plan(
 ) -> list[int] | None:
     """Return which tasks of the old generation must be fenced before `new_count` tasks may start.
 
-    Tasks that are `unchanged` keep running. None if fencing is not needed: no task ever ran (`old_count` None), or one
-    task follows one task and fences it by taking over the same transactional id. At-least-once tasks have no
-    transactional ids, and do not count.
+    Tasks that are `unchanged` keep running. The result is None if fencing is not needed: either no task ever ran
+    (`old_count` is None), or there is one task before and after. In this case the new task fences the old one by taking
+    over its transactional id. At-least-once tasks have no transactional ids, and do not count.
     """
     if old_count is None or old_count == new_count == 1:
         return None
@@ -50,13 +51,13 @@ def fencing_plan(
 
 
 def encode_task_count(connector: str, count: int | None) -> Row:
-    """Return key and value of a connector's task count record; None removes the count."""
+    """Return the key and the value of a connector's task count record. For None, it is a tombstone."""
     prefix, field = _SPELLINGS[0]
     return f"{prefix}{connector}".encode(), None if count is None else compact({field: count})
 
 
 def decode_task_count(key: bytes | None, value: bytes | None) -> tuple[str, int | None] | None:
-    """Return connector and count; None for a record that is not a task count. A null value means no count."""
+    """Return the connector and its count; None for any other record. For a null value, the count is None."""
     text = (key or b"").decode(errors="replace")
     for prefix, field in _SPELLINGS:
         connector = text.removeprefix(prefix)

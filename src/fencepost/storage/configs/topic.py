@@ -1,8 +1,8 @@
-"""The config topic: the shared state of all workers of a group, read by each and written mostly by their leader.
+"""The config topic: the shared state of all workers of a group. Each worker reads it; mostly their leader writes it.
 
-The topic has one partition, so that its records have one order. A separate thread reads it; writes run on other threads,
-and are done once they are read back. The owner's event loop is notified of changes in the order of the records, and
-before the write that caused a change is done.
+The topic has one partition, so that its records have one order. A separate thread reads it. Writes run on other
+threads. A write is complete when its records have been read back. The owner's event loop is notified of changes in the
+order of the records. The notification of a change comes before the completion of its write.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 Post = Callable[[Callable[[], None]], object]
-"""Runs a function on the owner's thread, soon: an event loop's `call_soon_threadsafe`."""
+"""Schedules a function on the owner's thread, as an event loop's `call_soon_threadsafe` does."""
 
 ConfigListener = Callable[[ConfigEvent, ClusterConfigState], None]
-"""Is notified of a record's change or request, with the state after it."""
+"""Receives the change or request in each record, and the state after the record."""
 
 _READ_TIMEOUT_MS: Final = 90_000
 _READ_BACK_TIMEOUT_MS: Final = 30_000
@@ -65,12 +65,12 @@ _CLOSING_SECONDS: Final = 5.0
 
 
 class ConfigBackingStore:
-    """The config topic of a group of workers. Its methods return at once; their futures end on other threads.
+    """The config topic of a group of workers. Its methods return at once. Their futures are completed on other threads.
 
-    `transactional` is whether exactly-once support is preparing or enabled. Then privileged writes need
-    `claim_write_privilege`, and a failed one drops the privilege. The privileged writes of one store run one after the
-    other, in the order of the calls; other writes do not wait for them. All raise IllegalStateError once the store is
-    closed.
+    `transactional` means that `exactly.once.source.support` is `preparing` or `enabled`. In that case privileged writes
+    need `claim_write_privilege`, and a failed write loses the privilege. The privileged writes of one store run one
+    after the other, in the order of the calls. Other writes do not wait for them. All methods raise IllegalStateError
+    after the store was closed.
     """
 
     def __init__(
@@ -108,52 +108,54 @@ class ConfigBackingStore:
 
     @property
     def state(self) -> ClusterConfigState:
-        """The state read so far; complete up to the start once `start` is done."""
+        """The state that was read so far. When `start` is done, it includes all records from before `start`."""
         return self._state
 
     @property
     def fatal_failure(self) -> FencepostError | None:
-        """The fatal error that invalidates the state, for example that the topic was deleted."""
+        """The fatal error that makes the state invalid, for example because the topic was deleted."""
         return self._replaced or self._log.fatal_failure
 
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that has several partitions or is not compacted, and the errors of
-        creating and reading a topic. The listener is not notified of records that are read before it is done.
+        The future fails with ConfigError for a topic that has several partitions or is not compacted, and with the
+        errors of creating and reading a topic. The listener is not notified of records that are read before the future
+        is done.
         """
         return self._run(self._reading, self._start, admin)
 
     def read_to_end(self, timeout_ms: float = _READ_TIMEOUT_MS) -> Future[ClusterConfigState]:
-        """Read everything that was committed before this call, and the records of currently open transactions.
+        """Read everything that was committed before this call, and the records of transactions that are open now.
 
-        The future holds TopicReadTimeoutError, BrokerUnavailableError, or AuthorizationError.
+        The future fails with TopicReadTimeoutError, BrokerUnavailableError, or AuthorizationError.
         """
         return self._run(self._reading, self._read_to_end, timeout_ms)
 
     def claim_write_privilege(self) -> Future[None]:
-        """Become the only worker that may do privileged writes; the previous leader is fenced.
+        """Become the only worker that may make privileged writes. The previous leader is fenced.
 
-        The future holds BrokerUnavailableError, AuthenticationError or AuthorizationError; then nothing is claimed.
+        The future fails with BrokerUnavailableError, AuthenticationError or AuthorizationError; in this case, the
+        privilege is not claimed.
         """
         return self._run(self._leading, self._leader.claim)
 
-    # -- privileged writes: futures hold ConfigWriteError, or the errors of LeaderWriter.write ------------
+    # -- privileged writes: futures fail with ConfigWriteError, or the errors of LeaderWriter.write -------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration together with its target state.
 
-        Without a given state a new connector is STARTED, regardless of records of an earlier one with its name.
+        If no state is given, a new connector is STARTED, whatever records of an earlier connector with its name say.
         """
         return self._run(self._leading, self._put_connector, connector, config, target_state)
 
     def put_task_configs(
         self, connector: str, configs: Sequence[Config], *, continues: Callable[[Config], bool] = lambda _: False
     ) -> Future[None]:
-        """Write the configurations of all tasks of a connector, possibly none, and commit them.
+        """Write the configurations of all tasks of a connector, and commit them. There may be no tasks.
 
-        `continues` decides from the connector's configuration, on a thread of the store, whether tasks with an unchanged
-        configuration keep running.
+        `continues` is called with the connector's configuration, on a thread of the store. If it returns True, tasks
+        with an unchanged configuration keep running.
         """
         return self._run(self._leading, self._put_task_configs, connector, tuple(configs), continues)
 
@@ -168,9 +170,9 @@ class ConfigBackingStore:
         return self._lead(f"The deletion of connector {connector}", *records)
 
     def put_task_count(self, connector: str, tasks: int) -> Future[int | None]:
-        """Write that a connector's former tasks are fenced, and how many may start.
+        """Write that a connector's former tasks are fenced, and how many tasks may start.
 
-        The future holds the record's offset, None if the broker already had the record when it was sent again.
+        The future returns the record's offset; None if the record was sent again and the broker already had it.
         """
         return self._run(self._leading, self._put_task_count, TaskCountRecord(connector, tasks))
 
@@ -179,10 +181,10 @@ class ConfigBackingStore:
         return self._lead("The session key", key)
 
     def put_restart_request(self, request: RestartRequest) -> Future[None]:
-        """Request that all workers restart their part of a connector."""
+        """Request that all workers restart the connector and tasks that they run."""
         return self._lead(f"The restart request for connector {request.connector}", request)
 
-    # -- writes of any worker: futures hold ConfigWriteError -----------------------------------------------------
+    # -- writes of any worker: futures fail with ConfigWriteError ------------------------------------------------
 
     def put_target_state(self, connector: str, state: TargetState) -> Future[None]:
         """Write a connector's target state."""
@@ -193,13 +195,13 @@ class ConfigBackingStore:
         return self._run(self._writing, self._write, f"The level of logger {logger}", LoggerLevelRecord(logger, level))
 
     def close(self) -> None:
-        """Stop, and close all connections. Blocks for at most some seconds; pending futures fail."""
+        """Stop, and close all connections. Blocks for some seconds at most. Pending futures fail."""
         if self._closed:
             return
         self._closed = True
         self._log.close()
         self._plain.close()
-        # Do not wait for the creation of the topic.
+        # `start` may still be creating the topic. `close` does not wait for that.
         self._reading.shutdown(wait=False, cancel_futures=True)
         self._writing.shutdown(wait=True, cancel_futures=True)
         closing = self._leading.submit(self._leader.close)
@@ -274,7 +276,7 @@ class ConfigBackingStore:
         commit = self._commit(what, connector, configs, continues)
         tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
         if tasks:
-            # They are read back with the commit after them.
+            # The commit comes after the task records, so reading it back is enough.
             self._leader.write(what, [encode(record) for record in tasks])
         self._write_as_leader(what, commit)
 
@@ -312,7 +314,7 @@ class ConfigBackingStore:
 
 
 class _Failing:
-    """Converts a failed read to a failure of the write that it belongs to."""
+    """Within this context, a failure to read a written record back becomes a ConfigWriteError."""
 
     def __init__(self, what: str, topic: str) -> None:
         self._what = what

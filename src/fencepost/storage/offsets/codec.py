@@ -1,26 +1,27 @@
 """Encodes and decodes source offsets as records, in Kafka Connect's format, with fencepost's headers.
 
-The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value `{<source
-offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides the
-partition of the offsets topic, and which records compaction replaces. So the text is exactly that which Jackson writes, Java's
-JSON library, for the same map: names in the map's order, UTF-8 without escapes except for quotes, backslashes, control
-characters, characters beyond 16 bits and surrogates that stand alone.
+The key is `["<connector>",{<source partition>}]`, where the source partition may be null. The value is `{<source
+offset>}`, or null if the offset was removed. Both are JSON without spaces. The bytes of keys matter: they decide the
+partition of the offsets topic, and which records compaction replaces. So the text is exactly what Java's JSON library
+Jackson writes for the same map: names are in the map's order; text is UTF-8 without escapes, except for quotes,
+backslashes, control characters, characters beyond 16 bits, and single surrogates.
 
 The headers are an OffsetMark. Connect's own workers ignore them:
 
-`fencepost.commit.time` orders the commits of a source partition over all topics and workers: milliseconds of the
-writer's clock, but always more than the highest value that the writer has read for the source partition. So a slow
-clock is harmless (a hybrid logical clock). For a record without the header, its timestamp is used.
+`fencepost.commit.time` orders the commits of a source partition over all topics and workers. It has milliseconds of
+the writer's clock, but is always greater than the highest value that the writer has read for the source partition. So
+a slow clock does no harm (a hybrid logical clock). If a record has no such header, its timestamp is used.
 
-`fencepost.committed.by` names the run of the task that committed, if the task delivers exactly once: two runs that
-commit the same source partition at the same time are a mistake of the connector (see shared_partitions).
+`fencepost.committed.by` names the run of the task that committed, if the task delivers exactly once. If two runs
+commit the same source partition at the same time, the connector has a fault (see shared_partitions).
 
-`fencepost.copied.from` marks a copy, and names the topic that holds the commit itself: `topic`, or `cluster/topic`
-if that is on another Kafka cluster than the worker's topics.
+`fencepost.copied.from` marks a copy, and names the topic with the original commit: `topic`, or `cluster/topic` if that
+topic is on another Kafka cluster than the worker's topics.
 
-`fencepost.former.topics` names earlier offsets topics of the connector, if only they had the newest commit of one of
-its source partitions when the task read its offsets. The copies that named these topics may be replaced by commits of
-other source partitions, and a task that starts later must find them all the same.
+`fencepost.former.topics` names the connector's earlier offsets topics that are still needed: when the task read its
+offsets, the newest commit of some source partition was only in such a topic. Copies also name the topics that they come
+from. But later commits of the copied source partitions replace these copies, and a task that starts later must still
+find the topics.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ FORMER_TOPICS: Final = "fencepost.former.topics"
 
 _SEPARATOR: Final = "/"
 _TIME: Final = re.compile(rb"[0-9]{1,18}")
-"""The maximum number of digits of milliseconds: more are not a time, and Python refuses to parse thousands."""
+"""Matches a number of milliseconds. More digits cannot be a time, and Python refuses to parse thousands of digits."""
 
 _INT64_END: Final = 1 << 63
-# Java writes numbers from 1e-3 to 1e7 with plain digits, others as 1.5E10.
+# Java writes numbers from 1e-3 to 1e7 with plain digits, and others in the form 1.5E10.
 _PLAIN_FROM: Final = 1e-3
 _PLAIN_BELOW: Final = 1e7
 
 _SHOWN: Final = 200
-# One for all: json.dumps makes an encoder for each call with arguments.
+# All calls use this encoder, because json.dumps would make a new one for each call with arguments.
 _IDENTITY: Final = json.JSONEncoder(sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
-    """The decoded key of an offset record. `identity` is `identity_of` the source partition."""
+    """The decoded key of an offset record. `identity` is the result of `identity_of` for the source partition."""
 
     connector: str
     partition: dict[str, Any] | None
@@ -69,29 +70,29 @@ class OffsetKey:
 
 
 def identity_of(partition: SourcePartition | None) -> str:
-    """Return a text that is the same for equal source partitions, with any order of their names.
+    """Return a text that is equal for equal source partitions, whatever the order of the fields.
 
-    1, 1.0, true and "1" differ, as they do in JSON.
+    1, 1.0, true and "1" have different texts, because they are different in JSON.
     """
     return _IDENTITY.encode(partition)
 
 
 def encode_key(connector: str, partition: SourcePartition | None) -> bytes:
-    """Return the key of a source partition's offset records. None is a source partition, too.
+    """Return the key of a source partition's offset records. None is a valid source partition.
 
-    Raises UnstorableOffsetError unless the partition maps text to text, numbers, booleans and None.
+    Raises UnstorableOffsetError if the partition is not a map from text to text, numbers, booleans and None.
     """
     encoded = "null" if partition is None else _object(connector, "partition", partition)
     return f"[{text(connector)},{encoded}]".encode()
 
 
 def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
-    """Return the value for a source offset, None to remove it. Raises as `encode_key`."""
+    """Return the value for a source offset; None removes the offset. Raises the errors of `encode_key`."""
     return None if offset is None else _object(connector, "offset", offset).encode()
 
 
 def decode_key(key: bytes | None) -> OffsetKey | None:
-    """Return the decoded key, of any writer and with any spaces; None if it is not an offset record's."""
+    """Return the decoded key, which may contain spaces; None if it is not the key of an offset record."""
     try:
         decoded = parse_json(key or b"")
     except ValueError:
@@ -103,7 +104,7 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
 
 
 def decode_value(value: bytes | None) -> dict[str, Any] | None:
-    """Return a source offset, None for a tombstone. Raises DataError for a value that is not a JSON object."""
+    """Return a source offset; None for a tombstone. Raises DataError for a value that is not a JSON object."""
     if value is None:
         return None
     try:
@@ -160,18 +161,19 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Like Java's Double.toString: the shortest digits that parse to the same number."""
+    """Return the text of Java's Double.toString: with the fewest digits that parse to the same number."""
     if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
-        # Python's repr uses exponents only far outside of this range.
+        # Python's repr uses exponents only for numbers far outside of this range.
         return repr(float(value))
     sign, digits, exponent = _shortest(value)
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 
 def _shortest(value: float) -> tuple[str, str, int]:
-    """Sign, digits without leading or trailing zeros, and the exponent of the first digit.
+    """Return the sign, the digits without leading or trailing zeros, and the exponent of the first digit.
 
-    Where one digit would do, Java takes the nearest number of two: 4.9E-324 for the smallest double, not 5.0E-324.
+    If one digit would be enough, Java takes the nearest number with two: for the smallest double 4.9E-324, not
+    5.0E-324.
     """
     two = f"{value:.1e}"
     shortest = two if float(two) == value else f"{float(value)!r}"
@@ -186,14 +188,17 @@ def _shortest(value: float) -> tuple[str, str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The offsets topic that holds a commit. `cluster_id` is None for the Kafka cluster of the worker's own topics."""
+    """The offsets topic with the original commit.
+
+    `cluster_id` is None for the Kafka cluster of the worker's own topics.
+    """
 
     topic: str
     cluster_id: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the `str` of an origin; a topic's name has no slash."""
+        """Parse the text of an origin. The name of a topic never contains a slash."""
         cluster_id, separator, topic = text.rpartition(_SEPARATOR)
         return cls(topic, cluster_id if separator else None)
 
@@ -203,9 +208,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class CommitAuthor:
-    """A task, by its transactional id, and a text without spaces that no other run of the task has.
+    """A task, by its transactional id, and a text without spaces that is unique to this run of the task.
 
-    Commits after a task has read offsets again count as another run: it may know other tasks' commits then.
+    After a task reads offsets again, its commits count as another run, because it may now know other tasks' commits.
     """
 
     task: str
@@ -213,7 +218,7 @@ class CommitAuthor:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Parse the text of a run, None for any other text."""
+        """Parse the header text that names a run; return None for any other text."""
         run, separator, task = text.partition(" ")
         return cls(task, run) if separator else None
 
@@ -223,9 +228,10 @@ class CommitAuthor:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMark:
-    """The commit of an offset: its time in milliseconds, the topic if it is a copy, and the task if known.
+    """The commit of an offset: time in milliseconds, original topic (for a copy), and run of the task (if known).
 
-    Larger times are later commits. `former` are topics that have offsets of other source partitions.
+    A larger time means a later commit. `former` are the connector's earlier offsets topics that are still needed: only
+    they have the newest commit of some source partition.
     """
 
     time: int
@@ -234,14 +240,14 @@ class OffsetMark:
     former: frozenset[Origin] = frozenset()
 
     def headers(self) -> RecordHeaders:
-        """Return the headers of a record with this mark."""
+        """Return the headers of a record with this OffsetMark."""
         former = " ".join(sorted(map(str, self.former))) or None
         parts = {COMMIT_TIME: self.time, COMMITTED_BY: self.author, COPIED_FROM: self.origin, FORMER_TOPICS: former}
         return tuple((name, str(part).encode()) for name, part in parts.items() if part is not None)
 
 
 def mark_of(headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> OffsetMark:
-    """Return the mark of a record with these headers; a missing or malformed time is replaced by `timestamp`."""
+    """Return the OffsetMark in a record's headers. If its time is missing or malformed, the time is `timestamp`."""
     values = {name: value for name, value in headers if value}
     time, origin, author = values.get(COMMIT_TIME), values.get(COPIED_FROM), values.get(COMMITTED_BY)
     return OffsetMark(

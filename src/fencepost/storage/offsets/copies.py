@@ -5,12 +5,13 @@
                                 ├──── back-off ─────┘ failed, and nothing newer waits
                                 └──────────────────────────────────────────┘ a newer record lies before it
 
-The worker's principal writes them, outside of transactions. Tasks keep running meanwhile: failed copies are retried, for
-each source partition only the newest offset, until the task stops. Then they are dropped.
+The worker's principal writes the copies, outside of transactions. Tasks keep running meanwhile. Failed copies are
+retried until the task stops, but only with the newest offset of each source partition. Then they are dropped.
 
-A late copy must not replace a newer commit, because compaction would keep the copy. So the worker's topic is read to
-its end before each write, and a copy is dropped if the topic has a newer commit. Another worker may still write between
-the two. So the topic is read again after each write, and the newer record is written once more.
+A late copy must not come after a newer commit in the topic, because compaction would keep the copy. So the worker's
+topic is read to its end before each write, and a copy is dropped if the topic has a newer commit. But another worker
+may write between this read and the write. So the topic is read again after each write; if a copy came too late, the
+newer record is written once more.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 30_000
 _CLOSING_SECONDS: Final = 5.0
-# Tasks commit many times a second, and one copy for all of these commits is enough.
+# A pause between copies. Tasks commit many times a second, and only the last commit must be copied.
 _LINGER_SECONDS: Final = 0.1
 _READING_MS: Final = 30_000
 _MOST_NAMED: Final = 5
@@ -44,9 +45,9 @@ _MOST_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """An offset to copy, from the topic that it was committed to. Compared by identity.
+    """An offset to copy, and the topic to which it was committed. Copies are compared by identity.
 
-    `writer` identifies the task whose stop waits for it.
+    `writer` identifies the task. When that task stops, it waits for the copy.
     """
 
     connector: str
@@ -61,7 +62,7 @@ class Copy:
 
 
 class PendingCopies:
-    """The pending copies, the newest of each source partition; no I/O. Not thread-safe."""
+    """The pending copies: only the newest copy of each source partition. No I/O. Not thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], Copy] = {}
@@ -78,7 +79,7 @@ class PendingCopies:
         return bool(self._sending)
 
     def put(self, copies: Iterable[Copy]) -> None:
-        """Add copies; they replace older ones of the same source partitions."""
+        """Add copies. They replace older copies of the same source partitions."""
         for copy in copies:
             waiting = self._waiting.get(copy.subject)
             if waiting is None or waiting.committed.time <= copy.committed.time:
@@ -90,13 +91,16 @@ class PendingCopies:
         return list(self._sending.values())
 
     def sent(self, failed: Iterable[Copy] = ()) -> None:
-        """Record that the taken copies are written, except `failed` ones, which wait again unless newer ones exist."""
+        """Note that the taken copies were sent.
+
+        The `failed` copies wait again, unless newer copies exist. The others are written.
+        """
         again = {copy.subject: copy for copy in failed if self._sending.get(copy.subject) is copy}
         self._waiting = again | self._waiting
         self._sending = {}
 
     def withdraw(self, copies: Iterable[Copy]) -> None:
-        """Drop copies; those being sent are not sent again if they fail."""
+        """Drop copies. Copies that are being sent are not sent again if they fail."""
         for copy in copies:
             for pending in (self._waiting, self._sending):
                 if pending.get(copy.subject) is copy:
@@ -112,9 +116,9 @@ class PendingCopies:
 
 
 class OffsetCopies:
-    """Writes copies of offsets to `store`, on a thread that starts with the first one. Thread-safe.
+    """Writes copies of offsets to `store`, on a thread that starts with the first copy. Thread-safe.
 
-    The `producer` is closed with it.
+    The `producer` is closed together with this object.
     """
 
     def __init__(self, store: OffsetStore, producer: PlainProducer) -> None:
@@ -127,7 +131,7 @@ class OffsetCopies:
         self._hurried = False
         self._failure: Exception | None = None
         self._failures = 0
-        # The copies of the last round, until the topic is read again.
+        # The copies of the last round. They are checked when the topic is read again.
         self._unchecked: dict[tuple[str, str], Copy] = {}
         self._thread: threading.Thread | None = None
 
@@ -143,8 +147,8 @@ class OffsetCopies:
     def write(self, connector: str, copies: Sequence[Copy], timeout_s: float) -> None:
         """Copy offsets of a connector, and wait until that is done.
 
-        Raises OffsetsNotCopiedError if it is not done in time. It is not retried then, but a write in progress may
-        still succeed.
+        Raises OffsetsNotCopiedError if the copies are not written in time. Then the copies are not retried, but a write
+        in progress may still succeed.
         """
         self.put(copies)
         if self._wait(copies, timeout_s):
@@ -155,9 +159,10 @@ class OffsetCopies:
         raise OffsetsNotCopiedError(self._topic, connector, timeout_s, failure) from failure
 
     def flush(self, writer: object, timeout_s: float) -> None:
-        """Copy everything that a writer has committed; failed copies are dropped and logged.
+        """Copy all offsets that a writer has committed.
 
-        Waits until the copies are written, at most `timeout_s`, and until their next attempt has failed.
+        Waits until the copies are written, or their next attempt has failed, or `timeout_s` has passed. Then copies
+        that are not written are dropped and logged.
         """
         with self._changed:
             copies = [copy for copy in self._pending.left() if copy.writer is writer]
@@ -175,12 +180,12 @@ class OffsetCopies:
             )  # fmt: skip
 
     def pending(self) -> int:
-        """Return the number of source partitions whose newest offset is not written yet."""
+        """Return the number of source partitions whose newest offset has not been copied yet."""
         with self._changed:
             return len(self._pending.left())
 
     def close(self) -> None:
-        """Write pending copies, for at most some seconds, then close the connections."""
+        """Write pending copies, for some seconds at most, and then close the connections."""
         self._wait(None, _CLOSING_SECONDS)
         with self._changed:
             self._closing = True
@@ -188,7 +193,7 @@ class OffsetCopies:
             self._changed.notify_all()
         self._producer.close()
         if self._thread is not None:
-            # It may be reading.
+            # The thread may be reading: this ends the read.
             self._store.close()
             self._thread.join()
         if left:
@@ -201,7 +206,10 @@ class OffsetCopies:
     def _wait(
         self, copies: Collection[Copy] | None, timeout_s: float, until: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Wait until copies (all if None) are written. False if `until` becomes true first, or after the time-out."""
+        """Wait until the given copies (None: all copies) are written.
+
+        Return False if `until` returns True first, or after the time-out.
+        """
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
@@ -216,7 +224,7 @@ class OffsetCopies:
             failed, failure = self._send_checked(copies)
             with self._changed:
                 self._failures += failure is not None
-                self._tell(copies, failure)
+                self._log_change(copies, failure)
                 self._failure = failure
                 self._pending.sent(failed)
                 self._changed.notify_all()
@@ -226,14 +234,19 @@ class OffsetCopies:
                 self._changed.wait_for(lambda: self._closing or self._hurried, pause_s)
 
     def _next(self) -> list[Copy] | None:
-        """Wait for copies and take all of them; None at the end."""
+        """Wait for copies, and take all of them. Return None when this object is being closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending.waiting or self._unchecked or self._closing)
             self._hurried = False
             return None if self._closing else self._pending.take()
 
     def _send_checked(self, copies: list[Copy]) -> tuple[list[Copy], Exception | None]:
-        """Like `_send`, but skips copies with a newer commit in the topic, and rewrites commits behind a late copy."""
+        """Send copies for which the topic has no newer commit.
+
+        Write newer records again if a late copy came after them.
+
+        Returns the same as `_send`.
+        """
         try:
             self._store.refresh(_READING_MS)
             mended = [mended for copy in self._unchecked.values() if (mended := self._mended(copy)) is not None]
@@ -241,7 +254,7 @@ class OffsetCopies:
             return copies, error
         sent = mended + [copy for copy in copies if not self._is_outdated(copy)]
         failed, failure = self._send(sent)
-        # There may be one for each of many source partitions.
+        # The failed copies are in a set, because there may be many copies, and each of them is searched for.
         lost = set(failed)
         written = {copy.subject: copy for copy in sent if copy not in lost}
         self._unchecked = written if failure is None else self._unchecked | written
@@ -252,7 +265,7 @@ class OffsetCopies:
         return stored is not None and stored.mark.time > copy.committed.time
 
     def _mended(self, copy: Copy) -> Copy | None:
-        """Return a newer record that precedes `copy` in the topic, None if there is none."""
+        """Return a newer record that precedes `copy` in the topic, as a new copy; None if there is no such record."""
         stored = self._store.table.stored(copy.connector, copy.committed.partition)
         if stored is None or not stored.is_buried:
             return None
@@ -260,7 +273,7 @@ class OffsetCopies:
         return Copy(copy.connector, offset, stored.mark.origin or Origin(self._topic))
 
     def _send(self, copies: list[Copy]) -> tuple[list[Copy], Exception | None]:
-        """Return the copies that were not written, and the reason."""
+        """Send copies. Return the copies that were not written, and the reason (None if all were written)."""
         if not copies:
             return [], None
         try:
@@ -268,7 +281,7 @@ class OffsetCopies:
         except RecordTooLargeError as error:
             if len(copies) == 1:
                 return copies, error
-            # The others must not wait for an oversize one.
+            # One of the records is too large. The other copies are sent without it.
             tried = [self._send([copy]) for copy in copies]
             return [copy for failed, _ in tried for copy in failed], next((why for _, why in tried if why), None)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the thread: trying again may help
@@ -281,10 +294,10 @@ class OffsetCopies:
         records = self._store.table.records(copy.connector, committed.partition, value)
         return [record._replace(headers=headers) for record in records]
 
-    def _tell(self, copies: list[Copy], failure: Exception | None) -> None:
-        """Log when copying starts to fail, when another right is missing than before, and when it works again."""
+    def _log_change(self, copies: list[Copy], failure: Exception | None) -> None:
+        """Log when copying begins to fail, when it fails because another right is missing, and when it works again."""
         if failure is not None:
-            if not copies or self._closing or _is_told(failure, self._failure):
+            if not copies or self._closing or _is_logged_already(failure, self._failure):
                 return
             _LOG.warning(
                 "The offsets of %s cannot be copied to the worker's offsets topic %s, retrying until it "
@@ -295,8 +308,8 @@ class OffsetCopies:
             _LOG.info("Offsets are copied to the worker's offsets topic %s again", self._topic)
 
 
-def _is_told(failure: Exception, before: Exception | None) -> bool:
-    """Whether the previous failure was already logged. A failure because of another missing right is logged as well."""
+def _is_logged_already(failure: Exception, before: Exception | None) -> bool:
+    """Whether an earlier log line covers this failure: copying failed before, and no other right is missing now."""
     return before is not None and (not isinstance(failure, AuthorizationError) or str(failure) == str(before))
 
 

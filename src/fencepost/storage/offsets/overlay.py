@@ -1,7 +1,8 @@
-"""A connector's offsets in several offsets topics, of which the newest commit counts; no I/O (KIP-618).
+"""Combines a connector's offsets from several offsets topics: the newest commit is valid. No I/O (KIP-618).
 
-A connector with an own offsets topic has its offsets there and copies of them in the worker's topic. It may have used
-others before. For each source partition the newest commit counts, in any of these topics. A removal is a commit, too.
+A connector with its own offsets topic has its offsets there, and copies of them in the worker's topic. It may also have
+used other topics before. For each source partition, the newest commit in any of these topics counts. A removal is a
+commit, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from fencepost.api.record import SourceOffset, SourcePartition
@@ -18,7 +20,7 @@ from fencepost.storage.offsets.table import OffsetTable, StoredOffset, newest
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A source partition's offset, None for a removed one, and the time of its commit (see `offset_marks`)."""
+    """A source partition's offset, None if it was removed, and the time of its commit (see `codec`)."""
 
     partition: SourcePartition | None
     offset: SourceOffset | None
@@ -27,56 +29,72 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPage:
-    """Some of a connector's source partitions with their offsets. `next` is the place after them, None at the end."""
+    """Some of a connector's source partitions with their offsets.
+
+    `next` is `after` for the next page; None for the last page.
+    """
 
     offsets: list[tuple[dict[str, Any] | None, dict[str, Any]]]
     next: str | None
 
 
 class OffsetView:
-    """One connector's offsets in `own`, and in other tables. Thread-safe."""
+    """One connector's offsets in the table `own`, and in other tables. Thread-safe."""
 
     def __init__(self, connector: str, own: OffsetTable, *others: OffsetTable) -> None:
         self._connector = connector
         self._tables = (own, *others)
 
     def offset(self, partition: SourcePartition | None) -> dict[str, Any] | None:
-        """Return a source partition's offset, None if it has none. Raises DataError if the stored one is malformed."""
+        """Return a source partition's offset; None if it has none.
+
+        Raises DataError if the stored offset is malformed.
+        """
         encode_key(self._connector, partition)
         return _offset(self._stored(partition))
 
     def time(self, partition: SourcePartition | None) -> int:
-        """Return the commit time of a source partition's newest offset, 0 if it has none."""
+        """Return the commit time of a source partition's newest offset; 0 if it has none."""
         stored = self._stored(partition)
         return 0 if stored is None else stored.mark.time
 
     def offsets(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-        """Return the source partitions that have an offset, with it. Raises DataError for malformed ones."""
+        """Return the source partitions that have an offset, each with its offset.
+
+        Raises DataError for malformed offsets.
+        """
         return _decoded(self._newest().values())
 
     def page(self, after: str, limit: int) -> OffsetPage:
-        """Return at most `limit` of `offsets`, in the order of `identity_of` their source partitions, after a place.
+        """Return at most `limit` of `offsets`, sorted by `identity_of`, from the first one after `after`.
 
-        Only these are decoded. Raises DataError for malformed ones.
+        Only the returned offsets are decoded. Raises DataError for malformed ones.
         """
-        found = self._newest()
-        # One more, to know whether it is the last page.
-        names = heapq.nsmallest(limit + 1, (name for name, stored in found.items() if name > after and stored.value))
-        shown = names[:limit]
-        return OffsetPage(_decoded(found[name] for name in shown), shown[-1] if len(names) > limit else None)
+        found: list[tuple[str, StoredOffset]] = []
+        identities = heapq.merge(*(table.identities_after(self._connector, after) for table in self._tables))
+        for identity, _ in groupby(identities):
+            every = (table.stored_as(self._connector, identity) for table in self._tables)
+            stored = newest([one for one in every if one is not None])
+            if stored is not None and stored.value:
+                found.append((identity, stored))
+            # One more source partition is read, which shows whether this is the last page.
+            if len(found) > limit:
+                break
+        shown = found[:limit]
+        return OffsetPage(_decoded(stored for _, stored in shown), shown[-1][0] if len(found) > limit else None)
 
     def partitions(self) -> list[dict[str, Any] | None]:
-        """Return the source partitions with an offset in any topic, even if a removal in another topic hides it."""
+        """Return the source partitions with an offset in any topic, even if a newer commit elsewhere removed it."""
         every = [table.stored_of(self._connector) for table in self._tables]
         found = {identity: one.partition for table in every for identity, one in table.items() if one.value}
         return [_copied(partition) for partition in found.values()]
 
     def origins(self) -> set[Origin]:
-        """Return the topics named by the connector's newest offsets in some table."""
+        """Return the topics that are named by the connector's newest offsets in any of the tables."""
         return set().union(*(table.origins(self._connector) for table in self._tables))
 
     def is_needed(self, former: OffsetTable, current: Iterable[OffsetTable]) -> bool:
-        """Whether `former` has the newest offset of a source partition, and no table of `current` has a copy of it."""
+        """Whether `former` has the newest offset of any source partition, and no table in `current` has a copy."""
         known = [table.stored_of(self._connector) for table in current]
         for identity, stored in former.stored_of(self._connector).items():
             best = newest([found[identity] for found in known if identity in found])
@@ -90,7 +108,7 @@ class OffsetView:
     def held_elsewhere(
         self, partitions: Iterable[SourcePartition | None]
     ) -> list[tuple[SourcePartition | None, dict[str, Any]]]:
-        """Return the given source partitions whose newest offset is not in `own`, with that offset.
+        """Return the source partitions whose newest offset is not in `own`, each with its newest offset.
 
         Raises DataError for malformed offsets.
         """
@@ -106,7 +124,7 @@ class OffsetView:
     def uncopied(
         self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
     ) -> list[CommittedOffset]:
-        """Return the newest offsets that `shared` lacks, or has without the note that `origin` holds them.
+        """Return the newest offsets that `shared` lacks, or has with an original topic other than `origin`.
 
         Raises DataError if the newest offset is malformed.
         """
@@ -114,12 +132,12 @@ class OffsetView:
         for partition in partitions:
             found = self._stored(partition)
             copy = shared.stored(self._connector, partition)
-            if found is not None and (copy is None or not _tells(copy, found, origin)):
+            if found is not None and (copy is None or not _is_copy_of(copy, found, origin)):
                 uncopied.append(CommittedOffset(partition, _offset(found), found.mark.time))
         return uncopied
 
     def _newest(self) -> Mapping[str, StoredOffset]:
-        """The newest record of each source partition, by `identity_of` it."""
+        """Return the newest record of each source partition, by `identity_of` of the source partition."""
         own, *others = (table.stored_of(self._connector) for table in self._tables)
         for more in others:
             for identity, stored in more.items():
@@ -132,13 +150,13 @@ class OffsetView:
         return newest([stored for stored in every if stored is not None])
 
 
-def _tells(copy: StoredOffset, found: StoredOffset, origin: Origin) -> bool:
-    """Whether the record in the worker's topic has the newest offset, and names the topic of the next one."""
+def _is_copy_of(copy: StoredOffset, found: StoredOffset, origin: Origin) -> bool:
+    """Whether `copy` has the same offset and time as `found`, and names `origin` as its original topic."""
     return copy.mark == OffsetMark(found.mark.time, origin) and copy.value == found.value and not copy.is_buried
 
 
 def _decoded(found: Iterable[StoredOffset]) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-    """The source partitions that have an offset, with it."""
+    """Return the source partitions that have an offset, each with its offset."""
     decoded = ((stored.partition, _offset(stored)) for stored in found)
     return [(_copied(partition), offset) for partition, offset in decoded if offset is not None]
 

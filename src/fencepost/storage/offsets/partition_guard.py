@@ -1,7 +1,7 @@
-"""Watches the commits of connectors for source partitions that two tasks write, and reports them.
+"""Watches the commits of connectors, and reports source partitions that two tasks write.
 
-A thread reads the offsets topic of each watched connector to its end, once a second. A new watch reads the topic first,
-and reports only later commits: the connector may have been corrected since the earlier ones.
+A thread reads the offsets topic of each watched connector to its end, once a second. A new watch first reads the topic,
+and reports only later commits, because the fault behind earlier commits may have been corrected.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from fencepost.storage.offsets.topic import OffsetStore
 _LOG: Final = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-# A foreign client's open transaction blocks the other readers of the topic, and the start of a connector.
+# The time limit of a read. Another client's open transaction blocks the read. A read in progress blocks other readers
+# of the topic, and the start of a connector.
 _READING_MS: Final = 5_000
 
 OnShared = Callable[[SharedPartitionError], None]
-"""Called on a separate thread."""
+"""Receives the error for a shared source partition, on a separate thread."""
 
 
 class Watch:
-    """Calls `on_shared` for one connector, until `close`."""
+    """Calls `on_shared` when two tasks of one connector share a source partition, until `close`."""
 
     def __init__(self, guard: PartitionGuard, offsets: ConnectorOffsetStore, on_shared: OnShared) -> None:
         self.store = offsets.own
@@ -37,8 +38,11 @@ class Watch:
         self._on_shared = on_shared
         self._known: int | None = None
 
-    def look(self) -> None:
-        """Report findings since the last call; the first call only sets the starting point."""
+    def check(self) -> None:
+        """Report a source partition that commits since the last call have shown to be shared.
+
+        The first call only sets the starting point.
+        """
         known = self._known
         self._known, shared = self.store.table.shared_partitions(self._connector)
         if known is None or known == self._known or shared is None:
@@ -61,13 +65,13 @@ class PartitionGuard:
         self._closing = False
 
     def watch(self, offsets: ConnectorOffsetStore, on_shared: OnShared) -> Watch:
-        """Call `on_shared` if two tasks of a connector commit the same source partition from now on.
+        """From now on, call `on_shared` if two tasks of a connector commit the same source partition.
 
         Reads the topic to its end. If that fails, or takes longer than 5 s, the watch begins when a later read succeeds.
         """
         watch = Watch(self, offsets, on_shared)
         if self._refreshed(watch.store):
-            watch.look()
+            watch.check()
         with self._changed:
             self._watches.append(watch)
             if self._thread is None:
@@ -78,7 +82,7 @@ class PartitionGuard:
 
     @contextmanager
     def watching(self, offsets: ConnectorOffsetStore, on_shared: OnShared) -> Iterator[None]:
-        """As `watch`, until the block ends."""
+        """Watch like `watch`, until the block ends."""
         watch = self.watch(offsets, on_shared)
         try:
             yield
@@ -104,10 +108,10 @@ class PartitionGuard:
                 if self._refreshed(store):
                     for watch in watches:
                         if watch.store is store:
-                            watch.look()
+                            watch.check()
 
     def _next(self) -> list[Watch] | None:
-        """Pause, wait until there is a watch, and return all of them; None once this is closed."""
+        """Pause, wait until there is a watch, and return all watches; None after this object is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, _PERIOD_SECONDS)
             self._changed.wait_for(lambda: self._closing or self._watches)

@@ -1,6 +1,6 @@
-"""Source partitions that two tasks write at the same time: the decision, from the commits in an offsets topic; no I/O.
+"""Decides from the commits in an offsets topic whether two tasks write a source partition at the same time. No I/O.
 
-Each run of a task has a span for each source partition: from its first to its last commit of it.
+Each run of a task has a span for each source partition: from the run's first to its last commit of that partition.
 
     task 0   ├────────────┤                    spans that follow each other: the source partition moved
     task 1                  ├───────┤
@@ -9,8 +9,8 @@ Each run of a task has a span for each source partition: from its first to its l
     task 1          ├────────────┤
 
 Commits are ordered by their commit times (see codec). A task reads the offsets before it starts, and its commits have
-later times than all that it read. So the spans of a task that is fenced before its successor starts cannot overlap the
-successor's, whatever the clocks show.
+later times than all commits that it has read. So if a task is fenced before its successor starts, its spans cannot
+overlap the successor's, whatever the clocks show.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fencepost.storage.offsets.codec import CommitAuthor
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The times of the first and last commit of a source partition in one run of a task."""
+    """The times of the first and the last commit of a source partition in one run of a task."""
 
     author: CommitAuthor
     first: int
     last: int
 
     def overlaps(self, other: Span) -> bool:
-        """Whether one of the two committed between the commits of the other."""
+        """Whether one of the two runs committed between the first and the last commit of the other run."""
         return max(self.first, other.first) <= min(self.last, other.last)
 
 
@@ -43,9 +43,9 @@ class SharedPartition:
 
 
 def with_commit(spans: tuple[Span, ...], author: CommitAuthor, time: int) -> tuple[tuple[Span, ...], Span | None]:
-    """Return the spans of a source partition with one more commit, and the overlapping span of another task.
+    """Add a commit to the spans of a source partition. Return the new spans, and an overlapping span of another task.
 
-    Kept are the span of `author`, and of the other tasks the one with the latest commit.
+    Two spans are kept: the span of `author`, and the other tasks' span with the latest commit.
     """
     own = next((span for span in spans if span.author == author), Span(author, time, time))
     own = replace(own, first=min(own.first, time), last=max(own.last, time))
@@ -56,14 +56,14 @@ def with_commit(spans: tuple[Span, ...], author: CommitAuthor, time: int) -> tup
 
 
 class SharedPartitions:
-    """The commits of all connectors so far; counts those that show a shared source partition."""
+    """The commits of all connectors so far. Counts the commits that show a shared source partition."""
 
     def __init__(self) -> None:
         self._spans: dict[tuple[str, str], tuple[Span, ...]] = {}
         self._found: dict[str, tuple[int, SharedPartition]] = {}
 
     def commit(self, connector: str, partition: str, author: CommitAuthor, time: int) -> None:
-        """Add a commit of a source partition, which is named by its JSON text."""
+        """Add a commit of a source partition, given by its JSON text."""
         spans = self._spans.get((connector, partition), ())
         self._spans[connector, partition], other = with_commit(spans, author, time)
         if other is not None:
@@ -75,5 +75,5 @@ class SharedPartitions:
         self._spans.pop((connector, partition), None)
 
     def found(self, connector: str) -> tuple[int, SharedPartition | None]:
-        """Return the number of commits that showed a shared source partition of a connector, and the last finding."""
+        """Return how many of a connector's commits have shown a SharedPartition, and the last one."""
         return self._found.get(connector, (0, None))

@@ -1,7 +1,7 @@
-"""An offsets topic as a store: compacted, with the offsets of all connectors that commit to it.
+"""An offsets topic as a store. It is compacted, and has the offsets of all connectors that commit to it.
 
-Tasks collect their offsets in OffsetRecords and write them in the transaction of the data. The store only reads the
-topic, which is the only record of committed offsets.
+Tasks collect their offsets in OffsetRecords, and write them in the transaction of the data. The store only reads the
+topic. Committed offsets are recorded nowhere else.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from fencepost.storage.offsets.table import OffsetTable
 
 _LOG: Final = logging.getLogger(__name__)
 
-_NAMING_MS: Final = 5_000
-"""The additional time to find out why a topic was not read in time."""
+_DIAGNOSIS_TIMEOUT_MS: Final = 5_000
+"""After the time-out of a read, this is the time limit for finding out the reason."""
 
 
 class OffsetStore(Closing):
     """The offsets of all connectors in one offsets topic. Thread-safe.
 
-    `consumer` reads the topic, `admin` creates it. Its connections are closed with the last reference to it, unless they
-    were closed before.
+    `consumer` reads the topic, `admin` creates it. The connections are closed together with the last reference to this
+    object, unless they were closed before.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OffsetStore(Closing):
         self.topic = topic.name
         self.table = OffsetTable()
         self.is_ensured = False
-        """Whether the topic existed, compacted, at the last check."""
+        """Whether the topic existed, and was compacted, at the last check."""
         self._settings = topic
         self._clients = clients
         self._admin = admin
@@ -51,7 +51,7 @@ class OffsetStore(Closing):
         self._close.atexit = False
 
     def ensure_topic(self) -> bool:
-        """Create the topic, compacted, if it does not exist. True if it was created.
+        """Create the topic, compacted, if it does not exist. Returns True if it was created.
 
         Raises the errors of `Admin.ensure_compacted_topic`.
         """
@@ -61,11 +61,11 @@ class OffsetStore(Closing):
         return created
 
     def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, create: bool = True) -> None:
-        """Read everything that was committed before this call, waiting for open transactions.
+        """Read all offsets that were committed before this call. This waits for open transactions.
 
-        Takes a few milliseconds if nothing is new. A deleted topic is created again (unless `create` is False), and the
-        offsets that were read from it stay valid. Raises the errors of `TopicReader.read_to_end`, and of creating a
-        topic.
+        The call takes a few milliseconds if nothing is new. If the topic was deleted, it is created again (unless
+        `create` is False), and the offsets that were read before stay valid. Raises the errors of
+        `TopicReader.read_to_end`, and of creating a topic.
         """
         deadline = Deadline.after(timeout_ms)
         if not self._reading.acquire(timeout=timeout_ms / 1000):
@@ -92,10 +92,13 @@ class OffsetStore(Closing):
         self._close()
 
     def _check_read(self, timeout_ms: float) -> None:
-        """Raise the reason why another thread has not finished its read; its read may just have ended, though."""
+        """Raise an error that says why another thread has not read the topic to its end.
+
+        Returns if that thread has just finished.
+        """
         positions = self._reader.positions
         with self._clients.topic_reader(self._consumer, self.topic) as reader:
-            for partition, end in reader.end_offsets(_NAMING_MS).items():
+            for partition, end in reader.end_offsets(_DIAGNOSIS_TIMEOUT_MS).items():
                 if positions.get(partition, 0) < end:
                     raise reader.late(partition, positions.get(partition, 0), end, timeout_ms)
 
@@ -108,7 +111,8 @@ class OffsetStore(Closing):
         self._notice_another_topic()
         self.table.forget_removed()
         if first is not None:
-            # One line for all of them: a topic of another program may be configured, or named by a header.
+            # Only one log line is written for all such records: there may be many, if this is another program's topic
+            # by mistake.
             _LOG.warning(
                 "Record %d of %s-%d is not a source offset (key %r): it is ignored, as are %d other records. Allow only "
                 "Connect workers to write to that topic",
@@ -119,8 +123,8 @@ class OffsetStore(Closing):
         topic_id = self._reader.topic_id
         if self._topic_id not in (None, topic_id):
             _LOG.warning(
-                "Offsets topic %s was deleted and created again. Offsets that this worker has read from the former one stay "
-                "valid unless the new one has newer ones. Prevent others from deleting it", self.topic,
+                "Offsets topic %s was deleted and created again. Offsets that this worker has read from the deleted topic stay "
+                "valid unless the new topic has newer offsets. Prevent others from deleting it", self.topic,
             )  # fmt: skip
             self.table.leave_places()
         self._topic_id = topic_id

@@ -1,4 +1,4 @@
-"""A task's uncommitted source offsets, and their records."""
+"""A task's uncommitted source offsets, and the records for them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fencepost.storage.offsets.table import OffsetTable
 
 
 class OffsetRecords:
-    """The last offset of each source partition since the last commit, at a constant cost for each record.
+    """The last offset of each source partition since the last commit. The cost per record is constant.
 
-    `table` is the table of the records' store: known source partitions are written to their existing place. Only one
-    task's thread uses it.
+    `table` is the OffsetTable of the topic to which the records are written. It knows the places of source partitions.
+    Only the task's own thread may use this.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class OffsetRecords:
         author: Callable[[], CommitAuthor | None] = lambda: None,
         former: Callable[[], frozenset[Origin]] = frozenset,
     ) -> None:
-        """`on_commit` is called with the committed offsets; it must not wait or raise.
+        """`on_commit` is called with the committed offsets. It must not wait or raise.
 
-        `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0
-        if there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must
-        not be compared with other tasks. `former` returns the earlier topics that the commits must name.
+        `known_time` returns the commit time of a source partition's newest offset in all relevant topics; 0 if there is
+        none. Without it, `table` is used. `author` returns the run of the task that commits; None if its commits must
+        not be checked against other tasks' commits. `former` returns the earlier topics that the commits must name.
         """
         self._connector = connector
         self._table = table
@@ -52,36 +52,36 @@ class OffsetRecords:
         return len(self._latest)
 
     def put(self, partition: SourcePartition | None, offset: SourceOffset | None) -> None:
-        """Set a source partition's position; None removes its offset.
+        """Set a source partition's offset; None removes it.
 
-        Raises DataError for a partition that cannot be stored; offsets are checked when they are encoded.
+        Raises DataError for a partition that cannot be stored. Offsets are checked later, when they are encoded.
         """
         if partition is None:
             self._latest[None] = (None, None if offset is None else dict(offset))
             return
         try:
-            # In Python 1, 1.0 and True are equal, in JSON they are not.
+            # The class is part of the key, because 1, 1.0 and True are equal in Python, but not in JSON.
             key = frozenset([(name, value.__class__, value) for name, value in partition.items()])
         except (AttributeError, TypeError) as error:
-            # Raises DataError with the invalid part.
+            # This raises a DataError that names the invalid part.
             encode_key(self._connector, partition)
             raise DataError(f"Connector {self._connector}: {partition!r} is not a source partition") from error
-        # Copied: a task may change the mapping later.
+        # The mappings are copied, because a task may change them later.
         self._latest[key] = (dict(partition), None if offset is None else dict(offset))
 
     def update(self, offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
-        """Set several positions, in order."""
+        """Set several offsets, in order."""
         for partition, offset in offsets:
             self.put(partition, offset)
 
     def latest(self) -> list[tuple[SourcePartition | None, SourceOffset | None]]:
-        """Return the last offset of each source partition, None to remove one."""
+        """Return the last offset of each source partition; None means that it is removed."""
         return list(self._latest.values())
 
     def by_partition(self, partitions: int) -> list[tuple[int, Records]]:
         """Return the records for each partition of an offsets topic, with a new commit time.
 
-        Raises DataError, naming the connector, for a partition or offset that cannot be stored.
+        Raises DataError that names the connector if a partition or offset cannot be stored.
         """
         latest = self.latest()
         known = max((self._known_time(partition) for partition, _ in latest), default=0)
@@ -90,7 +90,7 @@ class OffsetRecords:
         signed = OffsetMark(self._time, author=self._author(), former=former).headers()
         unsigned = OffsetMark(self._time, former=former).headers()
         records = [
-            # Tasks may share empty values: no source partition, or no position in it.
+            # An empty source partition, and an empty or removed offset, get no author, because tasks may share them.
             record._replace(headers=signed if partition and offset else unsigned)
             for partition, offset in latest
             for record in self._table.records(self._connector, partition, encode_value(self._connector, offset))
@@ -98,17 +98,17 @@ class OffsetRecords:
         return list(records_by_partition(records, partitions).items())
 
     def written(self) -> None:
-        """Record that the offsets are written, and will be committed with their transaction."""
+        """Note that the offsets are written. They are committed together with their transaction."""
         self._written = [CommittedOffset(partition, offset, self._time) for partition, offset in self.latest()]
         self._latest.clear()
 
     def committed(self) -> None:
-        """Record that the written offsets are committed."""
+        """Note that the written offsets are committed."""
         written, self._written = self._written, []
         self._on_commit(written)
 
     def clear(self) -> None:
-        """Drop the offsets: they will not be committed."""
+        """Drop the offsets, because they will not be committed."""
         self._written = []
         self._latest.clear()
 

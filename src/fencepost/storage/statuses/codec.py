@@ -1,6 +1,6 @@
 """Encodes and decodes the records of the status topic: states of connectors and tasks, and their active topics.
 
-Keys are text, values JSON objects without spaces, or null for tombstones: Kafka Connect's format.
+Keys are text. Values are JSON objects without spaces, or null for tombstones. The format is Kafka Connect's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CONNECTOR: Final = "status-connector-"
 _TASK: Final = "status-task-"
 _TOPIC: Final = "status-topic-"
-# Between the names of topic and connector. Topics have no colon in their names.
+# The text between the names of topic and connector. The names of topics contain no colon.
 _TOPIC_END: Final = ":connector-"
 
 
@@ -36,10 +36,10 @@ Subject = str | ConnectorTaskId | ActiveTopic
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a connector or task, reported by `worker_id` (host:port) in the group's generation `generation`.
+    """The state of a connector or task. `worker_id` (host:port) reported it in this `generation` of the group.
 
-    `state` is one of Connect's: UNASSIGNED, RUNNING, PAUSED, FAILED, RESTARTING, and STOPPED for connectors. `trace` is
-    for FAILED; `version` is the plugin's.
+    `state` is one of Connect's states: UNASSIGNED, RUNNING, PAUSED, FAILED, RESTARTING, and STOPPED for connectors.
+    `trace` is set for FAILED. `version` is the plugin's version.
     """
 
     state: str
@@ -51,7 +51,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """A task wrote to a topic, first at `discover_timestamp` (milliseconds)."""
+    """A task wrote to a topic. The first time was `discover_timestamp` (milliseconds)."""
 
     topic: str
     connector: str
@@ -72,12 +72,12 @@ def encode_key(subject: Subject) -> bytes:
 
 
 def encode(subject: Subject, status: Status | TopicStatus | None) -> Row:
-    """Return key and value of a record; None makes a tombstone."""
+    """Return the key and the value of a record. None makes a tombstone."""
     match status:
         case None:
             value = None
         case Status(state, worker_id, generation, trace, version):
-            # A StrEnum's text, whatever enumeration the state is from.
+            # `state` may be a member of an enumeration, so it is converted to text.
             value = compact(
                 {
                     "state": str(state),
@@ -94,7 +94,7 @@ def encode(subject: Subject, status: Status | TopicStatus | None) -> Row:
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[Subject, Status | TopicStatus | None] | None:
-    """Return a record's subject and status; None for a malformed one."""
+    """Return a record's subject and status; None if the record is malformed."""
     try:
         subject = _subject((key or b"").decode())
         if value is None:

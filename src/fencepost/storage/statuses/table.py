@@ -17,14 +17,14 @@ _LATE_STATES: Final = frozenset({"UNASSIGNED", "FAILED"})
 
 
 def is_late(stored: Status, report: Status) -> bool:
-    """Whether the next owner has already reported: this report is another worker's, of an older generation."""
+    """Whether a report is late: the stored report is from another worker, the next owner, in a newer generation."""
     return report.worker_id != stored.worker_id and report.generation < stored.generation
 
 
 def may_overwrite(stored: Status | None, report: Status) -> bool:
-    """Whether a report about a connector or task may replace the stored one.
+    """Whether a report about a connector or task may replace the stored status.
 
-    A worker's report about revoked work may come late, when the next owner has already reported.
+    A report of a worker whose work was revoked may be late: the next owner may already have reported.
     """
     return report.state not in _LATE_STATES or stored is None or not is_late(stored, report)
 
@@ -37,12 +37,12 @@ class StatusTable:
         self._connectors: dict[str, Status] = {}
         self._tasks: dict[str, dict[int, Status]] = defaultdict(dict)
         self._topics: dict[str, dict[str, TopicStatus]] = defaultdict(dict)
-        self._of_the_past: set[Subject] = set()
+        self._of_earlier_generations: set[Subject] = set()
 
     def apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
-        """Add a record; None removes the subject's status."""
+        """Add a record. None removes the subject's status."""
         with self._lock:
-            self._of_the_past.discard(subject)
+            self._of_earlier_generations.discard(subject)
             match subject, status:
                 case str(), Status():
                     self._connectors[subject] = status
@@ -58,24 +58,26 @@ class StatusTable:
                     _remove(self._topics, connector, topic)
 
     def join(self) -> None:
-        """Record that this worker joins its group after all statuses known so far.
+        """Note that this worker joins its group.
 
-        They belong to earlier generations, whatever their numbers: a coordinator that has removed an empty group counts
-        from 1 again.
+        All statuses that are known so far belong to earlier generations, even if their generation numbers are higher:
+        after a coordinator removes an empty group, it counts from 1 again.
         """
         with self._lock:
             tasks = (ConnectorTaskId(name, task) for name, tasks in self._tasks.items() for task in tasks)
-            self._of_the_past = {*self._connectors, *tasks}
+            self._of_earlier_generations = {*self._connectors, *tasks}
 
     def connectors(self) -> list[str]:
-        """The connectors that have a status, sorted."""
+        """Return the connectors that have a status, sorted."""
         with self._lock:
             return sorted(self._connectors)
 
     def others(self, counts: Mapping[str, int]) -> tuple[list[str], list[ConnectorTaskId]]:
-        """The connectors and tasks that have a status and do not exist by `counts`, the number of tasks by connector.
+        """Return connectors and tasks that have a status but do not exist.
 
-        These are connectors that it lacks, and tasks of other connectors from that number on.
+        `counts` has each connector's number of tasks.
+
+        A connector exists if it is in `counts`, a task exists if its number is below its connector's count.
         """
         with self._lock:
             connectors = sorted(self._connectors.keys() - counts.keys())
@@ -88,17 +90,17 @@ class StatusTable:
         return connectors, tasks
 
     def connector(self, connector: str) -> Status | None:
-        """A connector's status, None if unknown."""
+        """Return a connector's status; None if unknown."""
         with self._lock:
             return self._connectors.get(connector)
 
     def task(self, task: ConnectorTaskId) -> Status | None:
-        """A task's status, None if unknown."""
+        """Return a task's status; None if unknown."""
         with self._lock:
             return self._tasks.get(task.connector, {}).get(task.task)
 
     def status(self, subject: Subject) -> Status | None:
-        """The status of a connector or task, None if unknown, or if the subject is neither."""
+        """Return the status of a connector or task; None if it is unknown, or if the subject is a topic."""
         match subject:
             case str():
                 return self.connector(subject)
@@ -107,26 +109,26 @@ class StatusTable:
         return None
 
     def tasks(self, connector: str) -> dict[ConnectorTaskId, Status]:
-        """The statuses of a connector's tasks, by number; without unknown ones."""
+        """Return the known statuses of a connector's tasks, by number."""
         with self._lock:
             tasks = self._tasks.get(connector, {})
             return {ConnectorTaskId(connector, number): tasks[number] for number in sorted(tasks)}
 
     def topics(self, connector: str) -> list[TopicStatus]:
-        """The topics that a connector wrote to, by name."""
+        """Return the topics that a connector wrote to, by name."""
         with self._lock:
             topics = self._topics.get(connector, {})
             return [topics[name] for name in sorted(topics)]
 
     def topic(self, active: ActiveTopic) -> TopicStatus | None:
-        """Since when a connector writes to a topic, None if it does not."""
+        """Return since when a connector writes to a topic; None if it does not."""
         with self._lock:
             return self._topics.get(active.connector, {}).get(active.topic)
 
     def allows(self, subject: Subject, report: Status | TopicStatus | None) -> bool:
-        """Whether a report may be written: it is not late."""
+        """Return whether a report may be written: it must not be late."""
         with self._lock:
-            if subject in self._of_the_past:
+            if subject in self._of_earlier_generations:
                 return True
         return not isinstance(report, Status) or may_overwrite(self.status(subject), report)
 

@@ -1,21 +1,23 @@
-"""The status topic: the states of all connectors and tasks of a group of workers, as read by this worker.
+"""The status topic: the states of all connectors and tasks of a group of workers, as this worker reads them.
 
-Every worker writes the states of its own work, and reads all states into memory. No call waits: a write is queued, sent
-by a thread of the store, retried while it fails, and visible once it is read back. So a status may be slightly outdated,
-even about this worker's own work.
+Every worker writes the states of its own connectors and tasks, and reads all states into memory. No call waits: a write
+is queued, sent by a thread of the store, retried while it fails, and visible when it is read back. So a status may be
+slightly outdated, even for this worker's own work.
 
-A late report must not overwrite a newer one. When a worker stops a task because another worker will run it, or finds it
-failed, the other may have reported first. So UNASSIGNED and FAILED are written only if nothing is stored yet, or the
-stored status is this worker's own, or is not of a newer generation of the group.
+A late report must not overwrite a newer one. When a worker stops a task because another worker will run it, or notices
+that the task has failed, the other worker may have reported first. So UNASSIGNED and FAILED are not written if the
+stored status is from another worker, in a newer generation of the group.
 
-That is checked before a report is sent, and a report in flight may still be written after the next owner's, where it
-would stay until the owner's next report. This applies to any state, because RUNNING that waits for a broker may also be
-late. So a worker that reads another worker's report, of an older generation, about its own work writes its own report
-again. It does the same if its report was removed by a worker that did not know yet that the connector exists again.
-Apache's workers report a task that did not stop in time under their current generation, in which the task may be this
-worker's. That is also answered, but only a few times: groups that share the topic would repeat it forever. Ignoring
-such a record when reading would not be enough: compaction keeps it and drops the one before, and a worker that starts
-later would find nothing else.
+The rule is checked before a report is sent. But a report in flight may still be written after the next owner's report,
+and then stay until the owner's next report. That can happen with any state, because a RUNNING report that waits for a
+broker may also be late. So if a worker reads a report about its own work from another worker, with an older generation,
+it writes its own report again. It also does so if its report was removed by a worker that did not know yet that the
+connector was created again.
+
+If a task does not stop in time, Apache's workers report this with their current generation, although the task may
+already belong to this worker in that generation. Then this worker also writes its own report again, but only a few
+times: two groups that share the topic would repeat this for ever. It would not be enough to ignore such a record when
+reading: compaction keeps it and drops the record before it, and a worker that starts later would find nothing else.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ _MOST_DISPUTES: Final = 3
 
 _GIVEN_UP: Final = "UNASSIGNED"
 
-# A missing right may be granted later, and a clock set: reports until then must not be lost.
+# After these errors, reports are sent again: a missing right may be granted later, and a clock may be corrected.
 _SENT_AGAIN: Final = (RetriableError, AuthorizationError, InvalidTimestampError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Write:
-    """A record to write. Compared by identity."""
+    """A record to write. Writes are compared by identity."""
 
     subject: Subject
     status: Status | TopicStatus | None
@@ -69,7 +71,7 @@ class StatusBackingStore:
         self, topic: InternalTopic, *, clients: KafkaClients, consumer: ClientConfig, producer: ProducerConfig
     ) -> None:
         self.table = StatusTable()
-        """The statuses read so far."""
+        """The statuses that were read so far."""
         self._clients = clients
         self._topic = topic
         self._newest = NewestRecords()
@@ -80,7 +82,7 @@ class StatusBackingStore:
         self._queue: deque[_Write] = deque()
         self._sending: Sequence[_Write] = ()
         self._latest: dict[Subject, _Write] = {}
-        # This worker's last reports about its own work.
+        # The last report of this worker about each connector and task that it owns.
         self._own: dict[Subject, Status] = {}
         self._disputes: Counter[Subject] = Counter()
         self._closing = False
@@ -90,15 +92,15 @@ class StatusBackingStore:
 
     @property
     def fatal_failure(self) -> FencepostError | None:
-        """The fatal error that stops reading the topic, for example that it was deleted."""
+        """The fatal error that ended the reading of the topic, for example because the topic was deleted."""
         return self._log.fatal_failure
 
     @property
     def refusal(self) -> InvalidTimestampError | None:
-        """The broker's refusal of this worker's clock while statuses are not written because of it."""
+        """The error if the broker refuses statuses because this worker's clock is wrong; None otherwise."""
         return self._refusal
 
-    def stands_by(self, subject: str | ConnectorTaskId) -> bool:
+    def owns(self, subject: str | ConnectorTaskId) -> bool:
         """Whether this worker has reported on a connector or task, and still owns it."""
         with self._changed:
             return subject in self._own
@@ -106,7 +108,8 @@ class StatusBackingStore:
     def start(self, admin: ClientConfig) -> Future[None]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that is not compacted, and the errors of creating and reading a topic.
+        The future fails with ConfigError for a topic that is not compacted, and with the errors of creating and reading
+        a topic.
         """
         return self._reading.submit(self._start, admin)
 
@@ -120,7 +123,7 @@ class StatusBackingStore:
                 self.disown(subject)
 
     def disown(self, subject: str | ConnectorTaskId) -> None:
-        """Report no more about a connector or task, which may be another worker's."""
+        """Stop reporting on a connector or task, because another worker may own it now."""
         with self._changed:
             self._own.pop(subject, None)
 
@@ -136,7 +139,10 @@ class StatusBackingStore:
         self._enqueue(_Write(task, None))
 
     def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
-        """Report that a task wrote to a topic. May be called for each record: a known topic is not written again."""
+        """Report that a task wrote to a topic.
+
+        This method may be called for each record: a known topic is not written again.
+        """
         subject = ActiveTopic(task.connector, topic)
         with self._changed:
             pending = self._latest.get(subject)
@@ -149,12 +155,12 @@ class StatusBackingStore:
         self._enqueue(_Write(active, None))
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all reports are written. False if some are not after the time-out."""
+        """Wait until all reports are written. Return False if some are not written before the time-out."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._sending, timeout_s)
 
     def close(self) -> None:
-        """Write pending reports, for at most some seconds, then close the connections."""
+        """Write pending reports, for some seconds at most, and then close the connections."""
         self.flush(_CLOSING_SECONDS)
         with self._changed:
             self._closing = True
@@ -162,7 +168,7 @@ class StatusBackingStore:
         self._producer.close()
         self._log.close()
         self._sender.join()
-        # A topic that is being created is not waited for.
+        # If the topic is just being created, `close` does not wait for that.
         self._reading.shutdown(wait=False, cancel_futures=True)
 
     # -- on the threads of the store -----------------------------------------------------------------------------
@@ -188,7 +194,7 @@ class StatusBackingStore:
         before = self.table.status(subject)
         self.table.apply(subject, status)
         with self._changed:
-            # Later reports are written after this one anyway.
+            # If this worker's last report differs from `before`, it was not written yet. It will replace this record.
             if before is None or self._own.get(subject) != before or self._closing:
                 return
             if (
@@ -199,14 +205,17 @@ class StatusBackingStore:
                 self._enqueue(_Write(subject, before))
 
     def _say_all_again(self) -> None:
-        """Report this worker's own work again, to a topic that was deleted and created again."""
+        """Report this worker's own work again, because the topic was deleted and created again."""
         self._newest.clear()
         with self._changed:
             for subject, status in list(self._own.items()):
                 self._enqueue(_Write(subject, status))
 
     def _disputes_again(self, subject: Subject, own: Status, status: Status) -> bool:
-        """Whether another worker reports under the same generation, and was not answered often; counts the answer."""
+        """Whether to write this worker's report again after another worker's report from the same generation.
+
+        The report is repeated only a few times.
+        """
         if status.worker_id == own.worker_id or status.generation != own.generation:
             return False
         self._disputes[subject] += 1
@@ -240,7 +249,7 @@ class StatusBackingStore:
                 self._done(writes)
 
     def _next(self) -> Sequence[_Write]:
-        """Take all that is queued, waiting for something; nothing once the store is closing."""
+        """Wait until writes are queued, and return all of them; empty if the store is closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
             if not self._closing:
@@ -259,7 +268,7 @@ class StatusBackingStore:
             raise
         except FencepostError as error:
             if len(writes) > 1:
-                # One write caused the failure; the others must not be lost with it.
+                # One of the writes caused the failure. The other writes are sent without it.
                 for write in writes:
                     self._send([write])
             elif not self._closing:
@@ -274,7 +283,7 @@ class StatusBackingStore:
             self._changed.notify_all()
 
     def _put_back(self, writes: Sequence[_Write], pause_s: float) -> None:
-        """After a pause, queue failed writes again, except those with a newer report meanwhile."""
+        """After a pause, queue failed writes again, except for subjects with a newer report."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, pause_s)
             self._queue.extendleft(write for write in reversed(writes) if self._latest.get(write.subject) is write)

@@ -1,7 +1,7 @@
 """Checks whether a connector keeps the rules that exactly-once delivery needs. See `Check` and `run_checks`.
 
 A connector passes if its tasks return the same records whatever happens to the worker. Its classes are called as a
-worker calls them, in this process and without Kafka. `KilledWorkers` runs and kills real workers.
+worker calls them, but in this process and without Kafka. `KilledWorkers` runs and kills real workers.
 """
 
 from fencepost.testing.conformance.check_transform import TransformSubject

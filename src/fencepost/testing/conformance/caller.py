@@ -20,7 +20,7 @@ class BlockedError(Violation):
 
 
 def left_of(limit_s: float) -> float:
-    """Return the rest of an exceeded limit, not counting the time that Spark takes to start."""
+    """Return how much of a limit is left. The time that Spark takes to start does not count."""
     return limit_s - seconds_since_start()
 
 
@@ -34,17 +34,17 @@ class Caller:
         self._thread.start()
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """Return a function's result. Raises its exception, and BlockedError after the limit."""
+        """Return a function's result. Raises its exception, or BlockedError if it takes longer than the limit."""
         return self.result(what, self.submit(function))
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Let a function be called, without waiting for it."""
+        """Call a function on the thread, without waiting for the result."""
         future: Future[T] = Future()
         self._calls.put((future, function))
         return future
 
     def result(self, what: str, future: Future[T]) -> T:
-        """Wait for a submitted call. Raises as `call`."""
+        """Wait for a submitted call. Raises the errors of `call`."""
         wait_s = self._limit_s
         while wait_s > 0:
             try:
@@ -60,7 +60,7 @@ class Caller:
 
     @property
     def line(self) -> str | None:
-        """`file:line` of the author's code that is running, None if there is none."""
+        """Return `file:line` of the author's code that is running; None if there is none."""
         return line_of_thread(self._thread)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks of the records that tasks return when they are committed, killed, restarted, and when their number changes."""
+"""Checks of the records that tasks return when they are committed, killed or restarted, or their number changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _lose_the_callbacks(task: CheckedTask, committed: SourceOffsets) -> Iterator
 
 
 def _steps_to_an_offset(task: CheckedTask) -> list[SeenPoll]:
-    """Poll until there is something to commit: a connector with its own transactions may return batches before."""
+    """Poll until something can be committed: a connector with its own transactions may return batches before that."""
     steps = []
     while (step := task.poll_until_some()) is not None:
         steps.append(step)
@@ -64,14 +64,14 @@ def _steps_to_an_offset(task: CheckedTask) -> list[SeenPoll]:
 
 
 def _chain(subject: Subject, what: str, run: Run) -> None:
-    """Run one task after another on the same offsets, and compare all committed records."""
+    """Run one task after another on the same offsets. Compare all committed records with the expected ones."""
     reference, deadline = subject.reference, subject.deadline()
     committed, found, ended = SourceOffsets(), list[Seen](), False
     with ExitStack() as killed, subject.started(committed) as started:
         for _ in range(_RUNS):
             config = subject.task_configs(started, 1)[0]
             task = CheckedTask(subject, started, 0, config)
-            # A fenced worker may stay alive, so its task is stopped only at the end.
+            # A fenced worker may stay alive. To simulate that, its task is stopped only at the end.
             keep = killed if run is not _commit_and_stop else None
             if keep is not None:
                 keep.callback(task.stop)

@@ -1,4 +1,4 @@
-"""Checks of the connector's own methods: its configuration, its tasks, its answers about offsets."""
+"""Checks of a connector's own methods: its configuration, its tasks, and its answers about offsets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def defines_its_properties(subject: Subject) -> None:
 
 
 def validates_any_configuration(subject: Subject) -> None:
-    """validate() answers with errors, for missing and invalid values too: it does not raise."""
+    """validate() returns the errors of a configuration. It does not raise if properties are missing or invalid."""
     full = full_config(subject.connector, subject.config)
     own = _instance(subject).config().keys()
     cases = {f"without {name}": {n: v for n, v in full.items() if n != name} for name in own if name in full}
@@ -76,7 +76,7 @@ def reads_only_defined_properties(subject: Subject) -> None:
         started.instance.start(recorded, started.context)
         config = _Recorded(subject.task_configs(started, 1)[0])
         RunningTask(started, 0, config).stop()
-    # A task's configuration may have properties that the connector adds for it.
+    # A task's configuration may have additional properties, which the connector itself adds.
     allowed = defined | (config.keys() - recorded.keys()) | {TASK_ADDITIONS}
     for reads in (recorded, config):
         for name, where in reads.read.items():
@@ -148,7 +148,7 @@ def says_whether_it_is_exactly_once(subject: Subject) -> None:
 
 
 class _Recorded(dict[str, str]):
-    """A configuration that records which properties are read, each with the line of the first read."""
+    """A configuration that records which properties are read, each with the line of code that read it first."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)

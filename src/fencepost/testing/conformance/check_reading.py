@@ -17,7 +17,7 @@ from fencepost.testing.source_offsets import SourceOffsets
 _BUSY_S: Final = 0.5
 _BUSY_POLLS: Final = 200
 _SETTLED_S: Final = 0.5
-_LOOK_S: Final = 0.05
+_CHECK_INTERVAL_S: Final = 0.05
 _READING_S: Final = 5.0
 _RESUMED_TWICE: Final = 5
 
@@ -51,7 +51,8 @@ def resumes_from_every_offset(subject: Subject) -> None:
             return
         following = _check_following(subject, subject.reference, point, deadline)
         if number < _RESUMED_TWICE:
-            # A resumed task may count its offsets from its own start.
+            # A resumed task's offsets may wrongly count from its own start. To detect that, a task is also resumed from
+            # one of these.
             points = list(_resume_points(following, point.offsets))
             for again in points[len(points) // 2 :][:1]:
                 _check_following(subject, following, again, deadline)
@@ -66,7 +67,10 @@ class _ResumePoint:
 
 
 def _resume_points(reference: Reading, before: SourceOffsets | None = None) -> Iterator[_ResumePoint]:
-    """Yield the resume points of a task's records, for a task that started at some offsets, by default without any."""
+    """Yield the resume points of a task's records.
+
+    The task started at the offsets `before`; by default there were none.
+    """
     committed = SourceOffsets() if before is None else before.copy()
     count = 0
     for step in reference.steps:
@@ -76,14 +80,14 @@ def _resume_points(reference: Reading, before: SourceOffsets | None = None) -> I
             yield _ResumePoint(count, committed.copy())
         if not step.positions:
             count += len(step.records)
-            # A batch without offsets is committed with a later one.
+            # If a batch has no offsets, it is committed together with a later batch.
             if step.offsets:
                 committed.commit(step.offsets)
                 yield _ResumePoint(count, committed.copy())
 
 
 def _in_spread_order(points: list[_ResumePoint]) -> Iterator[_ResumePoint]:
-    """The first and last offsets, then the ones halfway between chosen ones."""
+    """Yield the first and the last point, and then points halfway between points that were already yielded."""
     if not points:
         return
     yield points[0]
@@ -109,7 +113,8 @@ def _check_following(subject: Subject, reference: Reading, point: _ResumePoint, 
             following = task.reading
     compared = following.records
     if reference is not subject.reference:
-        # The resumed task has read only some records: other source partitions may follow.
+        # The resumed task has read only some of the records. Later records may be from source partitions that it has
+        # not reached.
         known = {record.partition for record in reference.records}
         compared = [record for record in compared if record.partition in known]
     wrong = difference(reference, point.count, compared, ended=following.ended)
@@ -169,10 +174,10 @@ def stops_promptly(subject: Subject) -> None:
 
 
 class _Poller(threading.Thread):
-    """Polls a task until it should stop, or the source has ended."""
+    """Polls a task until the thread should stop, or the source has ended."""
 
     def __init__(self, task: CheckedTask) -> None:
-        # A daemon, because the waiting poll may never return.
+        # A daemon thread, because the waiting poll may never return.
         super().__init__(name="conformance-poll", daemon=True)
         self._task = task
         self._polls = 0
@@ -180,7 +185,7 @@ class _Poller(threading.Thread):
         self.violation: Violation | None = None
 
     def run(self) -> None:
-        """Poll."""
+        """Poll the task."""
         try:
             while not self.stopping.is_set() and not self._task.ended:
                 self._task.poll()
@@ -189,11 +194,11 @@ class _Poller(threading.Thread):
             self.violation = violation
 
     def wait_until_it_waits(self) -> None:
-        """Wait until a poll has lasted for a while, or polling has ended, or the source turns out to be endless."""
+        """Wait until a poll has lasted for a while, polling has ended, or the source turns out to be endless."""
         before, since = self._polls, time.monotonic()
         deadline = since + _READING_S
         while self.is_alive() and time.monotonic() < deadline:
-            self.join(_LOOK_S)
+            self.join(_CHECK_INTERVAL_S)
             if self._polls != before:
                 before, since = self._polls, time.monotonic()
             elif time.monotonic() - since > _SETTLED_S and self._task.line is not None:

@@ -1,4 +1,4 @@
-"""Checks whether a transform gives the same whatever parts its records come in, and in whichever process."""
+"""Checks whether a transform returns the same records, however the rows are split, and in whichever process it runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class TransformSubject:
-    """A transform, the rows that it is tried with, and its properties below `transforms.<alias>.`."""
+    """A transform, the rows for trying it, and its properties below `transforms.<alias>.`."""
 
     transform: type[Transformation]
     rows: Sequence[Any]
     config: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, start: int, stop: int) -> list[SourceRecord]:
-        """Return what the transform leaves of some rows. Raises Violation for its errors."""
+        """Return the records that the transform makes of some rows. Raises Violation for the transform's errors."""
         records = [SourceRecord({}, {"row": number}, "topic", row) for number, row in enumerate(self.rows)]
         try:
             return run_transform(self.transform, records[start:stop], self.config)
@@ -37,7 +37,7 @@ class TransformSubject:
             ) from error
 
     def whole(self) -> list[SourceRecord]:
-        """Return what the transform leaves of all rows."""
+        """Return the records that the transform makes of all rows."""
         return self.run(0, len(self.rows))
 
 
@@ -52,7 +52,7 @@ def gives_the_same_again(subject: TransformSubject) -> None:
 
 
 def gives_the_same_in_parts(subject: TransformSubject) -> None:
-    """Rows give the same records in parts of any size: the transform keeps no state, and looks at no other rows."""
+    """Parts of the rows, of any size, give the same records: the transform keeps no state, and uses no other rows."""
     if len(subject.rows) < 2:
         raise NotApplicableError("there is one row alone")
     whole = subject.whole()

@@ -1,7 +1,9 @@
-"""The creation of topics in a worker of a check, which ends before a creation or after it, and never meanwhile.
+"""The creation of topics in a worker that a check runs.
 
-Brokers carry a request out that they have received, also if its sender is gone. The check deletes its topics once its
-workers have ended, so no creation may be on its way then.
+The process never ends while a topic is being created.
+
+A broker carries out a request that it has received even if the sender has ended. The check deletes its topics after its
+workers have ended, so no request for a creation may be under way then.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ _CREATING: Final = threading.Lock()
 
 
 class AwaitedAdmin(Admin):
-    """An admin client whose creations the end of the process waits for."""
+    """An admin client. `end_process` waits until its creations of topics are complete."""
 
     def create_topics(self, *topics: NewTopic) -> dict[str, bool]:
-        """Create topics. Raises as Admin."""
+        """Create topics. Raises the errors of `Admin.create_topics`."""
         with _CREATING:
             return super().create_topics(*topics)
 
 
 class AwaitedClients(KafkaClients):
-    """Kafka clients whose admins are AwaitedAdmin."""
+    """Creates Kafka clients. Its admin clients are AwaitedAdmin."""
 
     def admin(self, config: ClientConfig) -> Admin:
         """Return a client that creates topics."""
@@ -36,6 +38,6 @@ class AwaitedClients(KafkaClients):
 
 
 def end_process(code: int) -> NoReturn:
-    """End this process once no creation is in flight, whatever its threads do."""
+    """End this process as soon as no creation is in progress, whatever the process's threads are doing."""
     with _CREATING:
         os._exit(code)

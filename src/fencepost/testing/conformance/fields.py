@@ -1,7 +1,7 @@
-"""The fields of a record's value: their names, and the value without some of them. Pure.
+"""The fields of a record's value: their names, and the value without some of them. Pure: no I/O.
 
-A field within a field has both names, with a dot between them; fields of a list's elements have the list's name. A value
-may also be a text with a JSON object.
+The name of a field within a field consists of both names, with a dot between them. The fields of a list's elements have
+the list's name. A value may also be a text that contains a JSON object.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 
 
 def named_fields(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield each field at any depth: its dotted name, and its contents as a text."""
+    """Yield each field, at any depth: its dotted name, and its content as a text."""
     yield from _named(_object_of(value), "")
 
 
 def without(value: Any, ignored: Collection[str]) -> Any:
-    """Return the value without the fields of these dotted names."""
+    """Return the value without the fields that have these dotted names."""
     return _without(_object_of(value), ignored, "") if ignored else value
 
 
 def _object_of(value: Any) -> Any:
-    """Return the object of a JSON text; other values as they are."""
+    """Return the object in a JSON text. Other values are returned unchanged."""
     if isinstance(value, str | bytes) and value[:1] in ("{", b"{"):
         try:
             return json.loads(value)

@@ -1,4 +1,4 @@
-"""Holds Ctrl-C and SIGTERM back where an interruption would leave something behind."""
+"""Delays Ctrl-C and SIGTERM where an interruption would leave something behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interruptions_held() -> Iterator[None]:
-    """Raise a signal of the block at its end. Only the main thread gets signals, so others need not hold them."""
+    """Delay signals until the end of the block.
+
+    Only the main thread gets signals, so other threads need not do this.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

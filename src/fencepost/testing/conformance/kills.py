@@ -1,12 +1,12 @@
-"""Kills real workers that run a connector, at each step of a transaction, and compares the records in Kafka afterwards.
+"""Kills real workers that run a connector, at each step of a transaction, and then compares the records in Kafka.
 
     expected    a worker runs the connector to the source's end
-    each step   a worker is killed with SIGKILL at the step, another one runs to the end
+    each step   a worker is killed with SIGKILL at this step, and another one runs to the end
 
-Each run has a new name for the connector, so it starts from the beginning; it must add exactly the expected records.
-Only this check finds state that a new process loses, such as files that a task keeps.
+Each run gives the connector a new name, so that it starts from the beginning. It must add exactly the expected records.
+Only this check detects a task that keeps its position outside of the offsets, for example in a file.
 
-The workers write only to the checks' own topics, whatever the connector names, and these are deleted at the end.
+The workers write only to the checks' own topics, whatever topics the connector names. These are deleted at the end.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ RUN_S: Final = 120.0
 """The maximum time for a worker to reach the end of the source."""
 
 _END_S: Final = 60.0
-"""The maximum time for a worker to stop: it waits 30 s for an answer of the brokers."""
+"""The maximum time for a worker to stop. A worker waits up to 30 s for an answer of the brokers."""
 
 _SHOWN: Final = 120
 _WORKER: Final = "fencepost.testing.conformance.tested_worker"
 
 _Written = Counter[tuple[str, bytes | None, bytes | None]]
-"""The count of each topic, key and value."""
+"""The number of equal records, by topic, key and value."""
 
 
 class KilledWorkers:
-    """Runs a connector in worker processes, one after the other. Use it with `with`.
+    """Runs a connector in worker processes, one after the other. Use it in a `with` statement.
 
-    The source must end: tasks answer `at_end`, and have at most `limits.records` records. `plugin_path` are directories
-    to import the connector from, separated by commas. Raises ConfigError for a connector whose topics cannot be redirected.
+    The source must end: tasks must implement `at_end`, and have at most `limits.records` records. `plugin_path` has the
+    directories from which the connector is imported, separated by commas. Raises ConfigError for a connector whose
+    topics cannot be redirected.
     """
 
     def __init__(self, subject: Subject, bootstrap_servers: str, *, plugin_path: str = ".") -> None:
@@ -75,17 +76,17 @@ class KilledWorkers:
         self._closing.close()
 
     def check(self, point: FailPoint) -> None:
-        """Kill a worker at a step. Raises Violation for lost and duplicated records, and for a worker that fails.
+        """Kill a worker at a step. Raises Violation for lost or duplicated records, and if a worker fails.
 
-        Raises NotApplicableError if the step is not reached.
+        Raises NotApplicableError if no worker reaches the step.
         """
         expected, name = self._expected, _new_name()
-        code, told = self._run(name, of_task(point))
+        code, output = self._run(name, of_task(point))
         if code == 0:
             self._written()
             raise NotApplicableError(f"no worker came to the step {point.value}")
         if code != -signal.SIGKILL:
-            raise self._failed(told)
+            raise self._failed(output)
         self._run_to_the_end(name)
         self._compare(point, expected, self._written())
 
@@ -110,18 +111,18 @@ class KilledWorkers:
                 )
 
     def _run_to_the_end(self, name: str) -> None:
-        code, told = self._run(name, {})
+        code, output = self._run(name, {})
         if code != 0:
-            raise self._failed(told)
+            raise self._failed(output)
 
-    def _failed(self, told: str) -> Violation:
-        last = next((line for line in reversed(told.splitlines()) if line.strip()), "it said nothing")
+    def _failed(self, output: str) -> Violation:
+        last = next((line for line in reversed(output.splitlines()) if line.strip()), "it said nothing")
         return Violation(
             f"A worker that ran the connector failed: {last}", defined_at(self._subject.task_class, "poll")
         )
 
     def _run(self, name: str, environment: Mapping[str, str]) -> tuple[int, str]:
-        """Run a worker to the source's end, or until it dies; return its exit code and its output."""
+        """Run a worker to the source's end, or until it dies. Return its exit code and its output."""
         worker, connector = self._folder / "worker.properties", self._folder / "connector.json"
         worker.write_text("".join(f"{property_}={value}\n" for property_, value in self._worker().items()))
         own = {"name": name, "connector.class": describe(self._subject.connector)}
@@ -135,13 +136,13 @@ class KilledWorkers:
                     env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     start_new_session=True,
                 )  # fmt: skip
-            told = "".join(process.communicate(timeout=RUN_S))
+            output = "".join(process.communicate(timeout=RUN_S))
         except subprocess.TimeoutExpired:
             raise NotApplicableError(f"the source did not end within {RUN_S:g} s") from None
         finally:
             if process is not None:
                 _end(process)
-        return process.returncode, told
+        return process.returncode, output
 
     def _worker(self) -> dict[str, str]:
         return {
@@ -174,7 +175,10 @@ class KilledWorkers:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Stop a worker that still runs. Brokers would carry out requests of a killed one after the topics are deleted."""
+    """Stop a worker that still runs.
+
+    The worker is not killed at once: brokers might process its last requests after the topics are deleted.
+    """
     with process, suppress(subprocess.TimeoutExpired):
         try:
             process.terminate()
@@ -184,7 +188,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _compared(value: bytes | None, ignored: Collection[str]) -> bytes | None:
-    """Return the compared part of a value: of JSON, the fields that are not ignored."""
+    """Return the part of a value that is compared: the value itself, or for JSON, all fields that are not ignored."""
     if value is None or not ignored:
         return value
     try:

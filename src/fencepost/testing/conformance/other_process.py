@@ -1,7 +1,7 @@
 """Requests a connector's tasks in separate processes, as workers after a restart do.
 
-Python's hash() of a text, and with it the order of a set of texts, differs from process to process. Each process has
-another seed for it.
+Python's hash() of a text, and therefore the order of a set of texts, differs between processes. Each of these processes
+has another seed for hash().
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost.testing.conformance.violation import NotApplicableError, Violatio
 from fencepost.testing.connector_start import StartedConnector
 
 TaskConfigs = list[list[dict[str, str]]]
-"""The tasks' configurations for each `tasks.max` that was asked for."""
+"""The configurations of the tasks, for each requested value of `tasks.max`."""
 
 _SEEDS: Final = ("1", "2", "3")
 _RUN_S: Final = 60.0
@@ -33,16 +33,16 @@ def task_configs_in_processes(
 ) -> list[TaskConfigs]:
     """Return the result of each process. `counts` are values of `tasks.max`.
 
-    Raises NotApplicableError if the connector runs only in this process, as with a source that a test has patched, and
-    Violation if it fails in some of the others.
+    Raises NotApplicableError if the connector runs only in this process, for example because a test has patched its
+    source, and Violation if it fails in only some of the others.
     """
     asked = {"import_path": sys.path, "connector": describe(connector), "config": dict(config), "counts": list(counts)}
     with tempfile.TemporaryDirectory(prefix="fencepost-processes-") as folder:
         answers = [Path(folder) / seed for seed in _SEEDS]
-        # One after the other: resources of a running connector may exist only once.
-        told = [_failure(seed, answer, json.dumps(asked)) for seed, answer in zip(_SEEDS, answers, strict=True)]
-        failures = [failure for failure in told if failure is not None]
-        if len(failures) == len(told):
+        # One process after the other, because a running connector's resources may exist only once.
+        outcomes = [_failure(seed, answer, json.dumps(asked)) for seed, answer in zip(_SEEDS, answers, strict=True)]
+        failures = [failure for failure in outcomes if failure is not None]
+        if len(failures) == len(outcomes):
             raise NotApplicableError(f"in other processes, {failures[0]}")
         if failures:
             raise Violation(f"In some processes, {failures[0]}", defined_at(connector, "start"))
@@ -50,7 +50,7 @@ def task_configs_in_processes(
 
 
 def _failure(seed: str, answer: Path, asked: str) -> str | None:
-    """Run a process, and return why it got no tasks, None if it got them."""
+    """Run a process. Return why it got no tasks; None if it got them."""
     try:
         ran = subprocess.run(
             [sys.executable, "-m", __name__, str(answer)],

@@ -1,10 +1,10 @@
-"""Topics of a check's own, in place of the topics that a connector names.
+"""Topics that belong to a check, and are used instead of the topics that a connector names.
 
     orders               ->  fencepost-test-1a2b3c4d-orders       records, dead letters, offsets.storage.topic
-    internal topics      ->  fencepost-test-1a2b3c4d.offsets      and the config topic
+    internal topics      ->  fencepost-test-1a2b3c4d.offsets      the worker's offsets; likewise its config topic
 
-A worker puts the prefix before the name of a topic when its records are converted: after all transforms, in the worker
-and on executors (`Pipeline.destination`). Such a topic gets the same partitions as the original.
+A worker puts the prefix in front of a topic's name when the topic's records are converted: after all transforms, in the
+worker and on executors (`Pipeline.destination`). The new topic gets as many partitions as the original.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ def _new_run() -> str:
 
 @dataclass(frozen=True)
 class OwnTopics:
-    """The topics of one run of checks. Use it with `with`: the end of the block deletes them."""
+    """The topics of one run of checks. Use it in a `with` statement: the topics are deleted at the end of the block."""
 
     bootstrap_servers: str
     run: str = field(default_factory=_new_run)
-    """The prefix of all names; also the group id of the workers."""
+    """The prefix of all names. It is also the group id of the workers."""
 
     @property
     def prefix(self) -> str:
-        """The prefix of the names of topics for records."""
+        """The prefix of the names of topics with records."""
         return f"{self.run}-"
 
     def internal(self, store: str) -> str:
-        """Return the name of a worker's internal topic. No topic for records can have it."""
+        """Return the name of a worker's internal topic. No topic with records can have this name."""
         return f"{self.run}.{store}"
 
     def original(self, own: str) -> str:
-        """Return the original of one of these topics."""
+        """Return the original name of one of these topics."""
         return own.removeprefix(self.prefix)
 
     def redirected(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return a connector's configuration whose separate offsets topic is one of these.
+        """Return a connector's configuration in which a separate offsets topic is replaced by one of these topics.
 
         Raises ConfigError if the connector names its own brokers.
         """
@@ -67,7 +67,7 @@ class OwnTopics:
         return {**config, **offsets}
 
     def written(self, config: Mapping[str, str]) -> list[str]:
-        """Return the existing topics for records, including dead letters."""
+        """Return the existing topics with records, including dead letters."""
         with self._admin() as admin:
             names = admin.topic_names()
         return sorted(name for name in names - {config.get(_OFFSETS)} if name.startswith(self.prefix))
@@ -91,7 +91,7 @@ class OwnTopics:
         return [name for name in names if name.startswith((self.prefix, self.internal("")))]
 
     def _admin(self) -> Admin:
-        # A Kafka client takes a second to import, and pytest imports this in each of its runs.
+        # Importing a Kafka client takes a second, and pytest imports this module in each of its runs.
         from fencepost.kafka.admin.admin import Admin  # noqa: PLC0415 - see above
         from fencepost.kafka.config.client_config import ClientConfig  # noqa: PLC0415 - see above
 

@@ -1,7 +1,7 @@
-"""Compares a task's records with an earlier task's. Pure.
+"""Compares the records of a task with an earlier task's. Pure: no I/O.
 
-Records are compared for each source partition and topic. The order between source partitions may differ from run to run,
-and Kafka keeps no order between topics: a batch may have more rows in one run than in another, and has one topic.
+Records are compared separately for each source partition and topic. The order between source partitions may differ from
+run to run. Kafka keeps no order between topics, and the batches of different topics may have other sizes in each run.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fencepost.testing.conformance.fields import named_fields, without
 _SHOWN: Final = 120
 
 Contents = tuple[str, str, str, int | None, str]
-"""Topic, key, value, topic partition and headers of a record, as texts: NaN equals NaN."""
+"""The topic, key, value, topic partition and headers of a record, as texts, so that NaN equals NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record that a task returned. `partition` identifies its source partition, None if that is not known.
+    """A record that a task returned. `partition` identifies its source partition; None if that is unknown.
 
-    The rows of a SourceBatch with several source partitions belong to none. `fields` are the fields of the value, and
-    the headers, by name. `left_out` are the names that are in neither `contents` nor `fields`.
+    If a SourceBatch has several source partitions, its rows belong to none. `fields` are the fields of the value, and
+    the headers, by name. `left_out` are the names of the ignored fields and headers that the record has.
     """
 
     partition: str | None
@@ -35,7 +35,7 @@ class Seen:
 
     @classmethod
     def of(cls, record: SourceRecord, ignored: Collection[str] = ()) -> Seen:
-        """Record a record; later changes of its objects do not change this.
+        """Copy the compared parts of a record, so that later changes of its objects have no effect.
 
         The contents exclude `ignored` fields of the value and headers.
         """
@@ -62,9 +62,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SeenPoll:
-    """One poll that returned something. `offsets` is the position after all of its records, for each partition.
+    """One poll that returned something. `offsets` is the position of each source partition after all of its records.
 
-    `positions` has an offset for each record; for a SourceBatch, which has none, it is empty.
+    `positions` has an offset for each record. It is empty for a SourceBatch, whose records have no offsets of their
+    own.
     """
 
     records: Sequence[Seen]
@@ -74,7 +75,7 @@ class SeenPoll:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records of a task. `ended`: the source had no more."""
+    """The records of a task. `ended` means that the source had no more records."""
 
     steps: Sequence[SeenPoll]
     ended: bool
@@ -88,8 +89,8 @@ class Reading:
 def records_of(steps: Iterable[SeenPoll]) -> list[Seen]:
     """Return the records of some polls, in order, each with its source partition.
 
-    A batch without offsets is committed with a later one, so it belongs to that one's source partition; if none
-    follows, to the last one before.
+    If a batch has no offsets, it is committed together with a later batch, so it belongs to the later batch's source
+    partition. If no other batch follows, it belongs to the source partition of the last batch before it.
     """
     found, uncommitted, partition = list[Seen](), list[Seen](), None
     for step in steps:
@@ -112,9 +113,9 @@ def by_partition(records: Iterable[Seen]) -> dict[str | None, list[Seen]]:
 
 
 def difference(expected: Reading, start: int, actual: Sequence[Seen], *, ended: bool) -> str | None:
-    """Return how `actual` differs from `expected` from record `start` on; None if it does not.
+    """Return how `actual` differs from `expected`, beginning with record `start`; None if it does not differ.
 
-    Each may end before the other, unless both have `ended`.
+    One of the two may end before the other, unless both have `ended`.
     """
     all_records = expected.records
     whole, left, found = (by_partition(part) for part in (all_records, all_records[start:], actual))
@@ -161,7 +162,7 @@ def _first_difference_in_topic(
 
 
 def _described(whole: Sequence[Seen], index: int, record: Seen, wanted: Seen | None) -> str:
-    """Name the difference at a position of a source partition's records in a topic."""
+    """Describe the difference at a position among a source partition's records in a topic."""
     before = [number for number, one in enumerate(whole[:index]) if one.contents == record.contents]
     after = [number for number, one in enumerate(whole[index:]) if one.contents == record.contents]
     expected = "the end" if wanted is None else str(wanted)
@@ -173,7 +174,7 @@ def _described(whole: Sequence[Seen], index: int, record: Seen, wanted: Seen | N
 
 
 def _differing_fields(record: Seen, wanted: Seen | None) -> str:
-    """Name the innermost differing fields of two records, if any."""
+    """Return the names of the innermost fields in which two records differ, if any."""
     if wanted is None:
         return ""
     names = dict.fromkeys((*wanted.fields, *record.fields))
@@ -194,5 +195,5 @@ def _missing(left: Mapping[str | None, Sequence[Seen]], found: Mapping[str | Non
 
 
 def snapshot(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[SourcePartition | None, SourceOffset | None]]:
-    """Copy source partitions and offsets, which are maps of simple values, or None for an offset that is removed."""
+    """Copy source partitions and offsets. These are maps with simple values; None means that an offset is removed."""
     return [(dict(partition), None if offset is None else dict(offset)) for partition, offset in pairs]

@@ -25,12 +25,12 @@ _IDLE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The extent of the checks.
+    """Limits of the checks.
 
-    `records`: the maximum number of records that are read. `offsets`: the maximum number of their offsets from which a
-    task is resumed. `following`: the number of records that are compared after each. `check_s`: about how many seconds
-    a check may take before it ends early. `call_s`: the seconds within which each call of the connector must return.
-    `stop_s`: the seconds after stop() within which a poll must return.
+    `records`: the maximum number of records that are read. `offsets`: the maximum number of offsets of these records
+    from which a task is resumed. `following`: how many records are compared after each resumption. `check_s`: after
+    about this number of seconds, a check ends early. `call_s`: each call of the connector must return within these
+    seconds. `stop_s`: a poll must return within these seconds after stop().
     """
 
     records: int = 300
@@ -43,7 +43,7 @@ class Limits:
 
 
 class CheckedTask:
-    """A running task on a separate thread, with its records so far."""
+    """A running task on its own thread, and its records so far."""
 
     def __init__(self, subject: Subject, started: StartedConnector, number: int, config: Mapping[str, str]) -> None:
         self._subject = subject
@@ -68,7 +68,7 @@ class CheckedTask:
         return Reading(tuple(self.steps), self.ended)
 
     def poll(self) -> SeenPoll | None:
-        """Poll once and record the result. Sets `ended` when the source has no more."""
+        """Poll once, and record the result. Sets `ended` if the source has no more records."""
         polled = self._polled(self.task.poll_once)
         self._check_unchanged()
         if not polled:
@@ -80,7 +80,7 @@ class CheckedTask:
         return step
 
     def poll_for(self, seconds: float) -> tuple[int, SeenPoll | None]:
-        """Poll for some seconds, or until a poll returns records; return the number of polls, and that result."""
+        """Poll for some seconds, or until a poll returns records. Return the number of polls, and the records."""
         polls = 0
 
         def live() -> Polled:
@@ -92,7 +92,7 @@ class CheckedTask:
                 if polled or time.monotonic() > until:
                     return polled
 
-        # In one call: handing over to the thread would take longer than a poll.
+        # One call of the thread makes all polls: a call for each poll would take longer than the poll.
         polled = self._polled(live)
         return polls, self._step(polled) if polled else None
 
@@ -105,7 +105,7 @@ class CheckedTask:
             raise raised("poll()", error, self._task_class, "poll") from error
 
     def poll_until_some(self) -> SeenPoll | None:
-        """Poll until there is something; None if the source ends first."""
+        """Poll until there are records; None if the source ends before that."""
         while not self.ended:
             step = self.poll()
             if step is not None:
@@ -113,7 +113,7 @@ class CheckedTask:
         return None
 
     def read(self, records: int, deadline: float) -> Reading:
-        """Poll until this many records are read, the source ends, or a time on the monotonic clock has passed."""
+        """Poll until this many records are read, the source ends, or the deadline on the monotonic clock has passed."""
         count = sum(len(step.records) for step in self.steps)
         while count < records and not self.ended and time.monotonic() < deadline:
             step = self.poll()
@@ -121,7 +121,7 @@ class CheckedTask:
         return self.reading
 
     def commit(self) -> None:
-        """Commit the polled records, with the task's callbacks."""
+        """Commit the polled records, and call the task's callbacks."""
         self._caller.call("commit()", self.task.commit)
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class CheckedTask:
             self._caller.end()
 
     def ask_to_stop(self) -> None:
-        """Call stop() from another thread, as a worker does. Raises BlockedError if it does not return."""
+        """Call the task's stop() on another thread, as a worker does. Raises BlockedError if it does not return."""
         other = Caller(self._subject.limits.call_s)
         try:
             other.call("stop()", self.task.stop)
@@ -141,7 +141,7 @@ class CheckedTask:
 
     @property
     def line(self) -> str | None:
-        """`file:line` of the code that the task is running, None if it is idle."""
+        """Return `file:line` of the code that the task is running; None if it is idle."""
         return self._caller.line
 
     def _nothing(self) -> None:
@@ -190,10 +190,10 @@ class CheckedTask:
 
 @dataclass(frozen=True)
 class Subject:
-    """A connector's class with a configuration.
+    """A connector's class, with a configuration.
 
-    `ignored` are fields of values, and headers, that may differ whenever a record is read: `read_at`, or `meta.read_at`
-    of a field within a field.
+    `ignored` are names of headers and of fields of values that may be different each time a record is read. A name is
+    `read_at`, or `meta.read_at` for a field within a field.
     """
 
     connector: type[SourceConnector]
@@ -203,7 +203,9 @@ class Subject:
 
     @cached_property
     def reference(self) -> Reading:
-        """The records of one task from the beginning, without any commit. Raises Violation if it returns nothing.
+        """Return the records of one task from the beginning, without a commit.
+
+        Raises Violation if the task returns no records.
 
         Raises ConfigError for an ignored field that no record has.
         """
@@ -228,14 +230,14 @@ class Subject:
             return self.task_class_of(started)
 
     def task_class_of(self, started: StartedConnector) -> type[SourceTask]:
-        """Request the class of the tasks. Raises Violation if the connector names none."""
+        """Request the class of the tasks. Raises Violation if the connector returns none."""
         try:
             return started.task_class()
         except Exception as error:
             raise raised("task_class()", error, self.connector, "task_class") from error
 
     def deadline(self) -> float:
-        """Return when a check that starts now should end, in seconds of the monotonic clock."""
+        """Return when a check that starts now should end, in seconds on the monotonic clock."""
         return time.monotonic() + self.limits.check_s
 
     @contextmanager
@@ -275,7 +277,10 @@ class Subject:
             yield tasks[0]
 
     def task_configs(self, started: StartedConnector, count: int) -> list[dict[str, str]]:
-        """Request the tasks. Raises Violation unless there are 1 to `count`."""
+        """Request the configurations of the tasks.
+
+        Raises Violation if there is no configuration, or if there are more than `count`.
+        """
         try:
             configs = started.task_configs(count)
         except Exception as error:

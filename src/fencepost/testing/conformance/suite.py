@@ -19,7 +19,7 @@ from fencepost.testing.conformance.violation import NotApplicableError, Violatio
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule for connectors. `title` says it in a sentence.
+    """One rule for connectors. `title` is the rule in one sentence.
 
     Called with a connector's class and a configuration, it raises Violation if the connector breaks the rule:
 
@@ -27,7 +27,7 @@ class Check:
         def test_conformance(check, tmp_path):
             check(MyConnector, {"file": str(tmp_path / "a.csv")})
 
-    Fields of values, and headers, in `ignore` are not compared, such as the time of reading.
+    `ignore` names headers and fields of values that are not compared, such as the time of reading.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Check:
         *,
         ignore: Collection[str] = (),
     ) -> None:
-        """Check a connector, whose source must have records. Does nothing if the rule does not apply."""
+        """Check a connector. Its source must have records. Does nothing if the rule does not apply to the connector."""
         try:
             self.run(Subject(connector, config, limits or Limits(), frozenset(ignore)))
         except NotApplicableError:
@@ -62,7 +62,7 @@ class CheckOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one check. `reason` is why it was skipped; `seconds` is its duration."""
+    """The result of one check. `reason` says why it was skipped. `seconds` is its duration."""
 
     check: Check
     outcome: CheckOutcome
@@ -92,7 +92,7 @@ CHECKS: Final[Sequence[Check]] = (
     _check(check_commits.tasks_share_no_source_partition),
     _check(check_commits.partitions_follow_task_configs),
     _check(check_config.accepts_its_own_offsets),
-    # These commit: a source may forget committed records.
+    # These checks commit, and a source may forget committed records. So they come last.
     _check(check_commits.survives_restarts),
     _check(check_commits.survives_kills_before_a_commit),
     _check(check_commits.survives_kills_after_a_commit),
@@ -102,7 +102,7 @@ CHECKS: Final[Sequence[Check]] = (
 
 
 def kill_checks(workers: KilledWorkers) -> Sequence[Check]:
-    """Return a check for each step of a transaction: a real worker is killed there, with SIGKILL."""
+    """Return a check for each step of a transaction, at which a real worker is killed with SIGKILL."""
 
     def at(point: FailPoint) -> Check:
         title = f"Killed with SIGKILL at the step {point.value} of a transaction, real workers write each record once."
@@ -121,9 +121,9 @@ def transform_checks(subject: TransformSubject) -> Sequence[Check]:
 
 
 def run_checks(subject: Subject | TransformSubject, checks: Sequence[Check] = CHECKS) -> Iterator[Result]:
-    """Run checks one after another, and yield each result. Checks of a transform have their own subject.
+    """Run checks one after another, and yield each result. Checks of a transform use a TransformSubject.
 
-    If the source cannot be read at all, the checks after that are skipped.
+    If the source cannot be read at all, all later checks are skipped.
     """
     unreadable = False
     for check in checks:

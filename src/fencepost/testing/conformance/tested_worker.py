@@ -1,9 +1,9 @@
-"""A standalone worker process that runs one connector to its source's end, and writes only to the check's own topics.
+"""A standalone worker process that runs one connector to its source's end, and writes only to topics of the check.
 
     python -m fencepost.testing.conformance.tested_worker PREFIX WORKER.properties CONNECTOR.json
 
-It is the worker of `fencepost standalone --once` without a REST API, and with another name for each topic. SIGTERM stops
-it, and no creation of a topic is in flight when it has ended (see `creations`).
+This worker is the same as the worker of `fencepost standalone --once`, but has no REST API, and uses another name for
+each topic. SIGTERM stops it. When it has ended, no creation of a topic is in progress (see `creations`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from fencepost.runtime.task.writes import WritePath
 from fencepost.runtime.worker import Worker
 from fencepost.testing.conformance.creations import AwaitedAdmin, AwaitedClients, end_process
 
-# Records must be kept until they are compared, however old their timestamps are.
+# Records must be kept until they are compared, even if their timestamps are old.
 _KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1", "min.compaction.lag.ms": str(2**63 - 1)}
-# Settings with which a broker refuses records.
+# Settings that may make a broker refuse records.
 _REFUSING: Final = ("cleanup.policy", "max.message.bytes")
 _AS_BROKERS_DO: Final = TopicCreation(
     [TopicCreationGroup("default", [re.compile(".*", re.DOTALL)], [], BROKER_DEFAULT, BROKER_DEFAULT, {})]
@@ -44,12 +44,18 @@ _AS_BROKERS_DO: Final = TopicCreation(
 
 @dataclass(frozen=True, slots=True)
 class OwnTopicCreator(TopicCreator):
-    """Creates the check's topics: like the originals, or as `creation` would create those."""
+    """Creates the check's topics, with the settings of the original topics.
+
+    If an original does not exist, `creation` decides.
+    """
 
     prefix: str
 
     def create(self, topics: Iterable[str]) -> None:
-        """Create topics of the check. Raises as TopicCreator, and ConfigError for topics that brokers reserve."""
+        """Create topics of the check.
+
+        Raises the errors of `TopicCreator.create`, and ConfigError for topics that brokers reserve.
+        """
         originals = {topic: topic.removeprefix(self.prefix) for topic in sorted(topics)}
         TopicGate(None).admit(originals.values())
         with AwaitedAdmin(self.admin) as admin:
@@ -76,7 +82,7 @@ class TestedWorker(Worker):
     def write_path(
         self, connector: ConnectorConfig, wrote_to: Callable[[Collection[str]], None], new_metrics: NewPluginMetrics
     ) -> WritePath:
-        """Return the way of records to the check's topics. Raises ConfigError."""
+        """Return the path of records to the check's topics. Raises ConfigError."""
         path = super().write_path(connector, wrote_to, new_metrics)
         creation = connector.topic_creation or _AS_BROKERS_DO
         return replace(
@@ -87,7 +93,7 @@ class TestedWorker(Worker):
 
 
 async def _run(worker: Worker, connector: Mapping[str, str]) -> Sequence[str]:
-    """Return the failures."""
+    """Run a connector, and return the failures."""
     herder = StandaloneHerder(worker, [connector], "http://127.0.0.1", once=True)
     running = asyncio.ensure_future(_to_the_end(herder))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
@@ -105,7 +111,7 @@ async def _to_the_end(herder: StandaloneHerder) -> Sequence[str]:
 
 
 def main(prefix: str, worker: str, connector: str) -> int:
-    """Run a connector. Return 0 at the end of its source, 1 if it fails: then stderr ends with the reason."""
+    """Run a connector. Return 0 at the end of its source. Return 1 if it fails: then stderr ends with the reason."""
     try:
         config = WorkerConfig.from_properties(load_properties(worker), where="the worker of the check")
         failures = asyncio.run(_run(TestedWorker(config, prefix), load_connector_config(connector)))
@@ -119,5 +125,5 @@ def main(prefix: str, worker: str, connector: str) -> int:
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
-    # A normal exit would wait for threads that the connector left behind.
+    # A normal exit would wait for threads that the connector has left running.
     end_process(code)

@@ -1,4 +1,4 @@
-"""The findings of the checks, and their place in the author's code."""
+"""The findings of the checks, and where they are in the author's code."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fencepost.api.errors import describe_error
 from fencepost.api.source import SourceTask
 from fencepost.api.traces import plugin_location
 
-# Connectors' code within fencepost's packages.
+# The package of fencepost that contains connectors, whose code counts as an author's code.
 _CONNECTORS: Final = "fencepost.connectors"
 
 
-# The default methods of connectors and tasks.
+# The module with the default methods of connectors and tasks.
 _BASE: Final = SourceTask.__module__
 
 
 class Violation(AssertionError):  # noqa: N818 - it is the connector that is in error
-    """A connector breaks a rule. `where` is `file:line` of its code, None if no line can be named."""
+    """A connector breaks a rule. `where` is `file:line` of its code; None if no line can be named."""
 
     def __init__(self, message: str, where: str | None = None) -> None:
         super().__init__(message if where is None else f"{message}\n{where}{_code(where)}")
@@ -41,10 +41,10 @@ class NotApplicableError(Exception):
 
 
 def defined_at(plugin: type[Any], method: str) -> str | None:
-    """Return `file:line` of the author's code for a method of a connector or task, None if no line can be named.
+    """Return `file:line` of the author's code for a method of a connector or task; None if no line can be named.
 
-    It is the method's definition. If the class inherits the method from fencepost, it is the class, and if fencepost
-    made the class (see `source`), the original of the class.
+    The line is the definition of the method. If the class inherits the method from fencepost, it is the line of the
+    class. If fencepost made the class (see `source`), it is the line of the class's or function's original.
     """
     made_of = getattr(plugin, "made_of", None)
     if made_of is not None:
@@ -56,7 +56,7 @@ def defined_at(plugin: type[Any], method: str) -> str | None:
 
 
 def _line_of(written: Any) -> str | None:
-    """Return `file:line` of a function or class, None for one that is not written in Python."""
+    """Return `file:line` of a function or class; None if it is not written in Python."""
     code = getattr(unwrap(written), "__code__", None)
     if code is not None:
         return f"{code.co_filename}:{code.co_firstlineno}"
@@ -73,7 +73,7 @@ def raised(what: str, error: Exception, plugin: type[Any], method: str) -> Viola
 
 
 def line_of_thread(thread: threading.Thread) -> str | None:
-    """Return `file:line` of the author's code that a thread is in, None if it is in none."""
+    """Return `file:line` of the author's code that a thread is running; None if it runs none."""
     frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way to see where a thread is
     return author_line(frame)
 

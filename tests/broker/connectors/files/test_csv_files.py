@@ -74,6 +74,34 @@ def test_each_row_of_odd_csv_is_delivered_or_refused_once(  # noqa: PLR0917 - fi
     found = Counter(tuple(json.loads(record.value or b"").values()) for record in read_topic(bootstrap_servers, topic))
     assert found == Counter(tuple(row) for row in expected if len(row) == 2)
     letters = read_topic(bootstrap_servers, dead)
-    # A mark within the file is a part of its field.
+    # A byte order mark within the file belongs to its field.
     refused = [Reference(MARK + (letter.value or b""), Dialect()).values for letter in letters]
     assert refused == [[row] for row in expected if len(row) != 2]
+
+
+def test_a_bad_header_fails_the_task_whatever_is_tolerated_and_loses_no_row(
+    runner: TaskRunner, bootstrap_servers: str, topics: Topics, tmp_path: Path
+) -> None:
+    """Without it, all rows of its file would be lost without a trace."""
+    for name, text in (("a", "id,t\n1,a\n"), ("b", "id,t,id\n2,b,2\n"), ("c", "id,t\n3,c\n")):
+        (tmp_path / f"{name}.csv").write_text(text)
+    topic, dead = topics.create(), topics.create()
+    source = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": f"{tmp_path}/*.csv", "topic": topic,
+        "format": "csv", "header": "true", "schema": "id BIGINT, t STRING",
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead,
+    }  # fmt: skip
+    task = runner.run_to_end(source)
+    assert task.state is State.FAILED
+    assert f"The header of the file {tmp_path / 'b.csv'} has a name twice" in str(task.error)
+    assert _ids(bootstrap_servers, topic) == [1]
+
+    (tmp_path / "b.csv").write_text("id,t\n2,b\n")
+    task = runner.run_to_end(source)
+    assert task.state is State.STOPPED, task.error
+    assert _ids(bootstrap_servers, topic) == [1, 2, 3]
+    assert read_topic(bootstrap_servers, dead) == []
+
+
+def _ids(bootstrap_servers: str, topic: str) -> list[int]:
+    return sorted(json.loads(record.value or b"")["id"] for record in read_topic(bootstrap_servers, topic))

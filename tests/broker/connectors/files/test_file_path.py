@@ -1,4 +1,4 @@
-"""docs/architecture.md lists all modules that the rows of a file are handed to, in order, where executors read them."""
+"""docs/architecture.md lists all modules that a file's rows pass through, in order, when executors read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROWS = 100
 def test_the_rows_of_a_file_pass_the_listed_modules_in_order(
     bootstrap_servers: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    # The content of a small file is in its split.
+    # A small file's content would be in its split, and no executor would read the file.
     monkeypatch.setattr(growing, "SMALL_BYTES", 0)
     needle, file, topic = unique("needle"), tmp_path / "rows.csv", topics.create(partitions=3)
     file.write_text("".join(f"{number},{needle}\n" for number in range(_ROWS)))
@@ -41,7 +41,7 @@ def test_the_rows_of_a_file_pass_the_listed_modules_in_order(
         spec = WriteSpec(
             pipeline=steps, config=owner.config, transaction=transaction, topic_gate=TopicGate(None)
         ).for_executors({topic: 3})
-        # What a Spark partition runs, but here, where its calls can be seen.
+        # This runs the code of a Spark partition in this process, where the calls can be traced.
         stage = WriteStage(spec, rows := SplitRows.of(batch.reader, batch.splits, steps), reader_types(batch.reader))
         trace, errors = Trace(needle), ErrorHandler(ErrorHandling())
         with trace.running(), closing(spec.writer()) as writer:

@@ -62,7 +62,7 @@ def test_an_inferred_schema_outlives_a_restart_and_rows_that_do_not_fit(
         "value.converter.schemas.enable": "false",
     }  # fmt: skip
     for text, count in (("n,t\n1,a\n", 1), ("x,a\ny,b\n2,c\n", 2)):
-        # From all these rows together other columns would be inferred.
+        # Columns inferred from all rows together would have other types.
         with file.open("a") as end:
             end.write(text)
         with running(StandaloneWorker(config, connector)) as failures:
@@ -99,7 +99,7 @@ def test_logs_that_are_rotated_and_grow_are_read_once_each_line(
         lines.extend(line.encode() for line in added)
 
     for _ in range(3):
-        # The last rotation of a round is while no worker runs.
+        # The last rotation of each round happens while no worker runs.
         write(10)
         with running(StandaloneWorker(config, connector)) as failures:
             for _ in range(4):
@@ -143,7 +143,7 @@ def test_a_file_that_is_touched_and_then_renamed_is_read_once(
         os.utime(log, ns=(0, 0))
         until(config.offset_storage.name, offsets + 1)
         renamed = log.rename(log.with_suffix(".1"))
-        # The offset goes to the new name, and the old name loses it.
+        # The offset is committed under the new name, and removed from the old one.
         until(config.offset_storage.name, offsets + 3)
         with renamed.open("a") as file:
             file.write("3\n")
@@ -154,7 +154,7 @@ def test_a_file_that_is_touched_and_then_renamed_is_read_once(
 
 @pytest.fixture
 def configs_of_tasks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The configurations that connectors give their tasks, in which no file is named: there are too many."""
+    """Task configurations as for a large number of files: they have no file names."""
     monkeypatch.setattr(shares, "MOST_NAMED", 0)
     monkeypatch.setattr(shares, "MOST_CHARACTERS", 0)
     monkeypatch.setattr(distribution, "MANY", 1)
@@ -173,7 +173,7 @@ def configs_of_tasks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 def test_tasks_that_list_the_files_themselves_read_each_line_once(
     bootstrap_servers: str, topics: Topics, tmp_path: Path, configs_of_tasks: list[dict[str, str]]
 ) -> None:
-    """Files come, are renamed before and after they are read, and vanish, while a worker runs and while none does."""
+    """Files appear, are renamed before and after they are read, and vanish, while a worker runs and while none does."""
     topic, config, folder = topics.create(partitions=2), worker_config(bootstrap_servers), tmp_path / "in"
     folder.mkdir()
     connector = {
@@ -198,11 +198,11 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
         with running(StandaloneWorker(config, connector)) as failures:
             until_read(failures)
             for number in range(5):
-                # Read: renamed, with another file in its place, and vanished.
+                # These files are read: some are renamed and their names used again, others are deleted.
                 (folder / f"{round_} {number}").rename(folder / f"{round_} {number} renamed")
                 (folder / f"{round_} {number + 10}").unlink()
                 write(f"{round_} {number}", f"{round_} {number} renamed", f"{round_} {number} new")
-                # Perhaps not read yet.
+                # This file may be renamed before it is read.
                 (folder / f"{round_} {number} new").rename(folder / f"{round_} {number} newer")
             until_read(failures)
         assert not failures
@@ -215,7 +215,7 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(
 def test_files_are_read_once_they_have_settled_however_many_others_have_not(
     bootstrap_servers: str, topics: Topics, tmp_path: Path, configs_of_tasks: list[dict[str, str]]
 ) -> None:
-    """Each task sees more files that have not settled than its summary can show, and they settle in no order."""
+    """Each task sees more unsettled files than its summary can list, and the files settle in random order."""
     topic, config, folder = topics.create(partitions=2), worker_config(bootstrap_servers), tmp_path / "in"
     folder.mkdir()
     connector = {

@@ -1,4 +1,4 @@
-"""What tests of functions share: tasks whose values are JSON without a schema."""
+"""Fixtures for tests of functions: tasks whose values are JSON without a schema."""
 
 from __future__ import annotations
 

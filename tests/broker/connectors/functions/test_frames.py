@@ -23,7 +23,7 @@ START = 1_700_000_000_000
 
 @source(key="id")
 def orders(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Rows and frames of three libraries, in turn; two rows of the last frame are bad ones."""
+    """Rows, and frames of three libraries, in turn; two rows of the last frame are refused."""
     del config
     at = pa.array([START + 3, START + 4, -5, START + 6], pa.int64())
     items: list[Any] = [
@@ -66,7 +66,7 @@ def test_frames_and_rows_are_records_in_their_order_and_bad_rows_dead_letters(
     task = runner.run_to_end(config)
     assert task.state is State.FAILED
     assert "The row 1 of the frame that the source function orders, defined at" in str(task.error)
-    # Nothing of the frame with the bad rows is there.
+    # No row of the frame with the refused rows was written.
     assert [value(record)["id"] for record in read_topic(bootstrap_servers, topic)] == [0, 1, 2]
 
     tolerant = config | {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead}

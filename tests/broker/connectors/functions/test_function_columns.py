@@ -25,7 +25,7 @@ def row(number: int) -> dict[str, Any]:
 
 @source(key="id")
 def orders(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Orders of two regions, some of them of one that is not a part of a topic's name."""
+    """Orders of two regions. The region of some orders is not valid in a topic name."""
     del config
     for number in range(0 if cursor is None else cursor + 1, ROWS):
         yield row(number), number
@@ -55,7 +55,7 @@ def test_rows_go_where_their_columns_say_and_bad_ones_are_dead_letters_once(
     state, error = run(runner, config)
     assert state is State.FAILED
     assert f"column region makes '{base}-größe', which is not a name of a topic" in error
-    # The batch of the bad row is not there.
+    # The batch with the refused row was not written.
     assert sum(len(read_topic(bootstrap_servers, f"{base}-{region}")) for region in REGIONS[:2]) == 5
 
     state, error = run(runner, config | {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead})

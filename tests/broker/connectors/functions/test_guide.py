@@ -13,7 +13,7 @@ import pytest
 GUIDE = Path(__file__).parents[4] / "docs" / "guide"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# (\S+\.(?:py|properties))\n")
-# Output, and excerpts of files that are there.
+# Blocks of output, and excerpts of other files: neither is run.
 _SHOWN = {"text", "toml", "sql"}
 
 

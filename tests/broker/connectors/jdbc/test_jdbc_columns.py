@@ -1,4 +1,4 @@
-"""The modes incrementing, timestamp, timestamp+incrementing and bulk, and the offsets of the well-known connector."""
+"""The modes incrementing, timestamp, timestamp+incrementing and bulk, and the offsets of Confluent's JDBC connector."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_rows_of_one_timestamp_stay_together(database: Database) -> None:
         assert numbers(reading.rest()) == [3]
 
 
-def test_a_limit_in_a_suffix_keeps_the_rows_of_one_timestamp_together(database: Database) -> None:
+def test_a_limit_in_query_suffix_keeps_rows_of_one_timestamp_together(database: Database) -> None:
     database.execute(TABLE)
     for day in range(1, 4):
         insert(database, f"2020-01-0{day}", day, rows=3)
@@ -62,7 +62,7 @@ def test_a_limit_in_a_suffix_keeps_the_rows_of_one_timestamp_together(database: 
         assert sorted(row["id"] for row in reading.rest()) == [7, 8, 9]
 
 
-def test_a_limit_in_a_suffix_keeps_the_rows_of_one_id_together(database: Database) -> None:
+def test_a_limit_in_query_suffix_keeps_rows_of_one_id_together(database: Database) -> None:
     database.execute("create table t(id numeric not null, v int)")
     database.execute("insert into t select round(n / 3, n % 2), n from generate_series(3, 14) n")
     config = {"mode": "incrementing", "incrementing.column.name": "id", "query.suffix": "limit 4"}
@@ -82,11 +82,11 @@ def test_rows_of_one_timestamp_are_split_by_their_ids(database: Database) -> Non
         assert numbers(reading.rest()) == [9]
 
 
-def test_the_offsets_of_the_well_known_connector_are_continued(database: Database) -> None:
+def test_offsets_of_confluents_jdbc_connector_are_continued(database: Database) -> None:
     database.execute(TABLE)
     for number in range(1, 5):
         insert(database, f"2020-01-01 00:00:00.{number:06}", number)
-    # As that connector commits them, with nanoseconds; and before it had these, rounded to milliseconds.
+    # Newer versions of Confluent's connector commit nanoseconds; older versions committed rounded milliseconds.
     theirs = {"timestamp": 1577836800000, "timestamp_nanos": 2000, "incrementing": 2}
     with TableReading(database, BOTH) as reading:
         reading.restart(theirs)
@@ -120,7 +120,7 @@ def test_a_future_timestamp_initial_does_not_mean_a_wrong_clock(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_timestamp_initial_is_where_a_first_start_begins(database: Database) -> None:
+def test_a_first_start_begins_at_timestamp_initial(database: Database) -> None:
     database.execute(TABLE)
     insert(database, "2020-01-01", 1)
     insert(database, "2020-01-03", 2)
@@ -130,7 +130,7 @@ def test_timestamp_initial_is_where_a_first_start_begins(database: Database) -> 
     with TableReading(database, BOTH | {"timestamp.initial": -1}) as reading:
         assert reading.rest() == []
         insert(database, str(dt.datetime.now(dt.UTC).replace(tzinfo=None)), 3)
-        # The task ended before it read the row.
+        # The restart comes before the row was read.
         reading.restart()
         assert numbers(reading.rest()) == [3]
 
@@ -203,7 +203,7 @@ def test_ids_that_are_fractions_are_read_once(mode: str, kind: str, mapping: str
             found = []
             for _ in ids:
                 found += [row["v"] for row in reading.poll()]
-                # As the offsets topic keeps it.
+                # The offset as the offsets topic stores it: as JSON.
                 reading.restart(json.loads(json.dumps(reading.offset)))
             assert found == some
         assert reading.rest() == []

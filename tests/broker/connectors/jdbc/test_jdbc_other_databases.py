@@ -1,6 +1,6 @@
 """JdbcSource on a database other than PostgreSQL: SQLite, with its driver on Spark's class path.
 
-The worker is a process of its own: a driver must be there when its JVM starts.
+Each worker is its own process, because the driver has to be on the class path when the JVM starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def driver() -> Path:
 
 
 def run_once(folder: Path, bootstrap_servers: str, driver: Path, *connectors: dict[str, Any], status: int = 0) -> str:
-    """Run a standalone worker with connectors until they have read everything, or failed. Return its output."""
+    """Run a standalone worker until its connectors have read everything, or failed. Return its output."""
     worker = {
         "bootstrap.servers": bootstrap_servers,
         "listeners": "http://127.0.0.1:0",
@@ -46,7 +46,7 @@ def run_once(folder: Path, bootstrap_servers: str, driver: Path, *connectors: di
         files[-1].write_text(json.dumps(connector))
     arguments = ["standalone", "--once", str(folder / "worker.properties"), *map(str, files)]
     with Process.fencepost(*arguments, log_file=folder / "log") as process:
-        # A busy machine takes minutes to start Spark.
+        # Spark may take minutes to start on a busy machine.
         assert process.wait(480) == status, process.output
     return (folder / "log").read_text()
 

@@ -1,4 +1,4 @@
-"""Large reads: ranges of a table in one exported snapshot, as Spark's executors read them."""
+"""Large reads: ranges of a table in one exported snapshot, which Spark's executors read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 5000
 
 @pytest.fixture(autouse=True)
 def _small_is_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is large in tests, so that they need few rows."""
+    """Lower the size of a large table, so that tests need few rows."""
     monkeypatch.setattr("fencepost.connectors.jdbc.postgres.reader.SMALL_BYTES", 100_000)
     monkeypatch.setattr("fencepost.connectors.jdbc.postgres.bulk_reader.SMALL_BYTES", 100_000)
     monkeypatch.setattr("fencepost.connectors.jdbc.postgres.snapshot_reader.MOST_BYTES", 100_000)
@@ -85,9 +85,7 @@ def test_changes_during_a_large_read_come_with_the_next_poll(database: Database,
         assert ids(reading.rest()) == [ROWS + 1]
 
 
-def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ddl_that_waits_for_a_large_read_does_not_block_it(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.connectors.jdbc.postgres.ranges._LOCK_TIMEOUT", "200ms")
     database.execute(XMIN)
     insert(database, 1, ROWS)
@@ -102,7 +100,7 @@ def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
         with pytest.raises(RetriableError, match="lock timeout"):
             list(found.reader.read(found.selects[0]))
         found.export.close()
-        # The command has the table.
+        # The DDL statement now holds its lock on the table, and ends.
         while other.pgconn.get_result() is not None:
             pass
         reading.restart()
@@ -110,7 +108,7 @@ def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
 
 
 @pytest.mark.parametrize("suffix", ["limit 7", "where id <= 7", "where id <= 7 -- the first"])
-def test_a_suffix_holds_for_a_large_table_as_a_whole(database: Database, suffix: str) -> None:
+def test_query_suffix_applies_to_a_large_table_as_a_whole(database: Database, suffix: str) -> None:
     database.execute("create table t(id int, v text)")
     database.execute("insert into t select n, repeat('x', 100) from generate_series(1, 20000) n")
     with TableReading(database, {"mode": "bulk", "query.suffix": suffix}) as reading:

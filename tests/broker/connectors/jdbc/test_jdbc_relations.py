@@ -1,4 +1,4 @@
-"""mode=snapshot: tables whose rows were written before they belonged to the table that is read."""
+"""mode=snapshot: rows that were written before their table was attached to the one that is read."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_rows_of_another_server_are_refused(database: Database, stamp: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["partition", "child"])
-def test_a_table_whose_new_rows_would_not_be_marked_is_refused(database: Database, kind: str) -> None:
+def test_an_attached_table_without_an_xid_default_is_refused(database: Database, kind: str) -> None:
     partitioned = " partition by range (v)" if kind == "partition" else ""
     database.execute(f"create table t(v int{STAMP}){partitioned}; create table u(v int, xid xid8)")
     with TableReading(database) as reading:

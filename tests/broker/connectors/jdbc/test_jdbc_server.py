@@ -1,4 +1,4 @@
-"""What happens to the server or the table while it is read: each has a defined end."""
+"""Changes of the server or the table while it is read: each has a defined outcome."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(server: EmbeddedPostgres, statement: str) -> None:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that every user may enter, unlike pytest's: the server of a root user runs as another."""
+    """A folder that every user may enter, unlike pytest's: the server of a root user runs as another user."""
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     folder.chmod(0o755)
     yield folder
@@ -76,7 +76,7 @@ def test_a_failover_continues_only_if_nothing_was_lost(folder: Path) -> None:
             assert reading.rest() == [{"id": 2}]
             assert reading.offset is not None
             assert reading.offset["timeline"] == committed.timeline + 1
-        # What the old primary wrote after the standby had left it.
+        # The old primary wrote this offset's transactions after the standby was promoted.
         lost = SnapshotOffset(committed.snapshot, None, committed.system, committed.timeline, committed.lsn + (1 << 32))
         with opened(standby) as server, pytest.raises(DataError, match=r"which it left at .*: it is behind"):
             check_continues(server, lost, "the table t")
@@ -141,7 +141,7 @@ def test_a_server_that_is_killed_is_read_on_after_its_recovery(folder: Path) -> 
 @pytest.mark.parametrize("end", ["rollback", "commit"])
 @pytest.mark.parametrize(("before", "rows"), [(0, 1), (1, 1), (0, 300_000)], ids=["first", "later", "large"])
 @pytest.mark.parametrize("columns", ["id int, xid xid8 default pg_current_xact_id()", "id int"], ids=["column", "xmin"])
-def test_a_number_that_is_given_again_after_a_crash_hides_no_row(
+def test_a_transaction_id_reused_after_a_crash_hides_no_row(
     folder: Path, columns: str, before: int, rows: int, end: str
 ) -> None:
     with EmbeddedPostgres(folder / "server") as server:
@@ -151,10 +151,10 @@ def test_a_number_that_is_given_again_after_a_crash_hides_no_row(
         with TableReading(database) as reading, database.connect(autocommit=False) as writer:
             assert len(reading.rest()) == before
             ((log_writer,),) = database.execute("select pid from pg_stat_activity where backend_type = 'walwriter'")
-            # What is not committed is in memory only, until a commit or this process writes it.
+            # Without the WAL writer, uncommitted changes stay in memory until a commit.
             os.kill(log_writer, signal.SIGSTOP)
             run(server, f"insert into t select generate_series(1, {rows})")
-            # A commit waits for the log only if the transaction has written some: one of temporary tables has not.
+            # A commit flushes the WAL only if the transaction wrote to it. A transaction on temporary tables does not.
             ((lost,),) = writer.execute("select pg_current_xact_id()::text").fetchall()
             writer.execute(end)
             assert len(reading.rest()) == rows
@@ -212,7 +212,7 @@ def test_columns_come_and_go_and_a_new_start_takes_a_new_type(database: Database
         database.execute("alter table t alter id type bigint")
         reading.restart()
 
-        # The server has written all rows anew.
+        # ALTER TABLE rewrote all rows.
         assert sorted(row["id"] for row in reading.rest()) == [1, 2]
 
 

@@ -1,4 +1,4 @@
-"""mode=snapshot: no row is lost or doubled, in whatever order transactions end."""
+"""mode=snapshot: no row is lost or doubled, in whatever order transactions commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def write(database: Database, seed: int, transactions: int) -> None:
-    """Transactions that end out of the order of their ids: some are slow, roll back, or use savepoints."""
+    """Run transactions that do not end in the order of their ids: some are slow, roll back, or use savepoints."""
     chance = random.Random(seed)
     with database.connect(autocommit=False) as connection:
         for _ in range(transactions):
@@ -71,7 +71,7 @@ def test_six_writers_lose_and_double_nothing_over_many_starts(database: Database
 
 def test_a_transaction_that_ends_while_its_parts_are_looked_up_comes_whole(database: Database) -> None:
     database.execute(XMIN)
-    # Each row is of a subtransaction of its own.
+    # Each row is written in its own subtransaction.
     parts = (
         "do $$ begin for i in 1..3000 loop begin insert into t(v) values (%s); exception when division_by_zero then end; "
         "end loop; end $$"
@@ -83,7 +83,7 @@ def test_a_transaction_that_ends_while_its_parts_are_looked_up_comes_whole(datab
             database.execute(parts % number)
 
     def end_others() -> None:
-        # Without others that end, nothing is looked up.
+        # Subtransactions are looked up only if other transactions end meanwhile.
         with database.connect() as connection:
             while writer.is_alive():
                 connection.execute("select pg_current_xact_id()")
@@ -109,7 +109,7 @@ def test_a_long_transaction_delays_only_itself(database: Database, table: str) -
         slow.execute("insert into t(v) values (1)")
         slow.execute("savepoint a")
         slow.execute("insert into t(v) values (2)")
-        # Its subtransaction has ended, and is in no list of running transactions.
+        # The subtransaction has ended, so no list of running transactions has it.
         slow.execute("release a")
         database.execute("insert into t(v) values (3)")
         assert numbers(reading.poll()) == [3]
@@ -159,7 +159,7 @@ def test_more_running_subtransactions_than_an_offset_lists_only_delay_rows(
         assert_exactly_once(early + numbers(reading.rest()), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 9])
 
 
-def test_a_column_that_is_added_later_takes_over(database: Database) -> None:
+def test_an_xid8_column_added_later_replaces_xmin(database: Database) -> None:
     database.execute(XMIN)
     database.execute("insert into t(v) values (1)")
     with TableReading(database) as reading:
@@ -175,7 +175,7 @@ def test_a_column_that_is_added_later_takes_over(database: Database) -> None:
         assert reading.offset is not None
         assert reading.offset["transaction_column"] == "xid"
 
-        # A first read has the rows from before the column, too.
+        # A first read also has the rows that were written before the column was added.
         with TableReading(database) as another:
             assert sorted(numbers(another.poll())) == [1, 2, 3, 4]
 

@@ -1,4 +1,4 @@
-"""JdbcSource on a worker: what is in Kafka is what is in the tables, also after restarts and failures."""
+"""JdbcSource on a worker: Kafka has each row of the tables once, also after restarts and failures."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_tables_that_would_share_a_topic_are_refused_by_name(database: Database)
         tasks()
     assert error.value.name == "table.blacklist"
     assert tasks(table_blacklist="old.order_lines") == 1
-    # The rows name their topics.
+    # With `topic.column`, each row names its topic, so there may be two tables.
     assert tasks(topic_column="topic") == 2
 
 
@@ -168,5 +168,5 @@ def test_a_large_table_is_read_by_spark_and_then_polled(connector: Callable[...,
     assert 0 in {value["id"] for value in run.wait_for_values("t", rows + 1)}
     run.stop()
 
-    # The connection that held the snapshot, and the table's columns, is closed.
+    # The connection that held the snapshot and locked the table's columns is closed.
     database.execute("drop table t")

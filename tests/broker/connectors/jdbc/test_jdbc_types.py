@@ -1,4 +1,4 @@
-"""Each type of PostgreSQL: what it becomes, and that its values are those that psycopg reads."""
+"""Each type of PostgreSQL: its Connect type, and that its values are equal to psycopg's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.postgres import Database
 
 NAN, INFINITY = math.nan, math.inf
 
-# The type, what it becomes, and values of it as SQL.
+# The PostgreSQL type, its Connect type, and values of it as SQL.
 TYPES: list[tuple[str, str, list[str]]] = [
     ("boolean", "boolean", ["true", "false"]),
     ("smallint", "smallint", ["-32768", "32767"]),
@@ -90,7 +90,7 @@ TYPES: list[tuple[str, str, list[str]]] = [
     ("int2vector", "string", ["'1 2 3'"]),
 ]
 
-# What cannot be represented: the type, the value, and what the message says of it.
+# Values that cannot be represented: the type, the value, and the error message.
 REFUSED = [
     ("numeric(5,2)", "NaN", "a decimal has no such value"),
     ("date", "infinity", "'infinity' is not a date or time"),
@@ -105,7 +105,7 @@ REFUSED = [
 
 @pytest.fixture(scope="module")
 def of_module(postgres: EmbeddedPostgres) -> Iterator[Database]:
-    """A database with some types. It is made once: that takes longer than a test."""
+    """A database with some types, shared by the module's tests: creating it takes longer than a test."""
     with Database(postgres) as database:
         yield _with_types(database)
 
@@ -137,8 +137,8 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def as_psycopg_reads(database: Database, kind: str, becomes: str) -> Iterator[Any]:
-    """The values of the column in psycopg's types; as text where the column becomes one; timestamps are in UTC."""
-    # As COPY does, and unlike a cast, it writes what the type's output function gives.
+    """The column's values as psycopg reads them; as text where its type becomes a string; timestamps in UTC."""
+    # Like COPY and unlike a cast, format() calls the type's output function.
     expression = "case when v is not null then format('%%s', v) end" if becomes == "string" else "v"
     if kind.startswith("timestamp(") or kind == "timestamp":
         expression = "v at time zone 'UTC'"
@@ -154,7 +154,7 @@ def as_psycopg_reads(database: Database, kind: str, becomes: str) -> Iterator[An
 
 
 def read_in_ranges(reading: TableReading) -> pa.RecordBatch:
-    """All rows as a large read gives them: in the binary format where there is one for all columns."""
+    """All rows as a large read returns them: in COPY's binary format if all columns have a binary form."""
     found = reading.reader.source.read_in_ranges("true", {})
     (select,) = found.selects
     try:

@@ -1,4 +1,4 @@
-"""What tests of PostgresSource's task share."""
+"""Fixtures for tests of PostgresSource's task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.postgres_task import Topics
 
 @pytest.fixture
 def topics(database: Database) -> Iterator[Topics]:
-    """A task of PostgresSource on the test's database, and what it writes."""
+    """A task of PostgresSource on the test's database, and the events that it writes."""
     topics = Topics(database)
     yield topics
     topics.drop_slot()

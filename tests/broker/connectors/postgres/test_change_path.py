@@ -1,4 +1,4 @@
-"""docs/architecture.md lists all modules that a change of PostgreSQL is handed to, in order, until `poll` returns it."""
+"""docs/architecture.md lists all modules that a PostgreSQL change passes through, in order, until `poll` returns it."""
 
 from __future__ import annotations
 

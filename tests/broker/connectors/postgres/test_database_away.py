@@ -1,4 +1,4 @@
-"""`fencepost standalone --once` with a database that is not there, or goes away: it ends, and says what to mend."""
+"""`fencepost standalone --once` with a database that is or becomes unreachable: it ends, and says how to mend it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def proxy(postgres: EmbeddedPostgres) -> Iterator[FaultProxy]:
 
 
 class Once:
-    """A run to the end over a proxy, which restarts what fails twice."""
+    """Runs `standalone --once` over a proxy; a failed task is restarted twice."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, database: Database, proxy: FaultProxy) -> None:
         self.prefix = unique("away")

@@ -1,4 +1,4 @@
-"""Numerics of more digits than Python reads as an int by itself, in both database sources."""
+"""Numerics with more digits than Python's int() accepts by default, in both database sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.jdbc_readers import TableReading
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 
-# The most that PostgreSQL keeps, and the first that Python refuses.
+# The most digits that PostgreSQL stores, and the first count that Python's int() refuses.
 LONG = ("7" * 131_072 + "." + "3" * 16_383, "-" + "9" * (sys.get_int_max_str_digits() + 1))
 
 

@@ -1,4 +1,4 @@
-"""Names of tables and columns that mean something in SQL, or that only quotes tell apart."""
+"""Table and column names that are SQL keywords, or that differ only if they are quoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the guide about an outbox: its table, its transaction and its connector file, as they are written."""
+"""The guide's page about an outbox: its table, transaction and connector file are run unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def slot(database: Database) -> Iterator[str]:
     database.drop_slot(slot)
 
 
-def test_a_consumer_sees_what_the_guide_says(
+def test_a_consumer_sees_the_guides_records(
     tmp_path: Path, bootstrap_servers: str, database: Database, slot: str
 ) -> None:
     table, transaction = blocks("sql")

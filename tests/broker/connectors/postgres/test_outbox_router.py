@@ -1,4 +1,4 @@
-"""The outbox router over a real database: all events of a transaction in one transaction of Kafka, each once."""
+"""The outbox router on a real database: all events of a database transaction in one Kafka transaction, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that are read when the types of their columns are dropped, and tables without columns."""
+"""Changes that are read after the types of their columns were dropped, and tables without columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RETYPE = (
 
 
 def rows(topics: Topics) -> dict[str, Any]:
-    """The rows that a reader of the newest record of each key has."""
+    """The newest row of each key in the topic, without deleted rows."""
     newest = {json.dumps(key): value and value["after"] for key, value in topics.events("public.t")}
     return {key: value for key, value in newest.items() if value is not None}
 
@@ -71,7 +71,7 @@ def test_dropped_types_are_kept_until_the_stream_is_past_them(topics: Topics, da
     database.execute(TYPES)
     database.execute("create table other(id int primary key, filler text)")
     topics.run()
-    # More than a read of the stream has.
+    # These rows take more than one read of the stream.
     database.execute("insert into other select i, repeat('x', 1000) from generate_series(1, 12000) i")
     retyped_while_no_task_runs(topics, database, f"insert into t values (3, {ROW})")  # noqa: S608
 
@@ -80,7 +80,7 @@ def test_dropped_types_are_kept_until_the_stream_is_past_them(topics: Topics, da
     assert "types" not in topics.committed_offset
 
 
-def test_types_that_no_task_saw_are_those_that_the_log_names(topics: Topics, database: Database):
+def test_types_that_no_task_saw_are_the_types_named_in_the_log(topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.run()
     database.execute("create domain flag as boolean; create type mood as enum ('ok'); create domain word as text")

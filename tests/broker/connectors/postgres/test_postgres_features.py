@@ -1,4 +1,4 @@
-"""Properties of PostgresSource, on a real server."""
+"""Configuration properties of PostgresSource, on a real server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_chosen_columns_are_the_key_of_all_events(topics: Topics, database: Data
     assert [(key, value and value["op"]) for key, value in topics.events("public.orders")] == [
         ({"shop": 7, "note": "a"}, "r"),
         ({"shop": None, "note": "b"}, "c"),
-        # The primary key is a column like others then.
+        # With `shop` as the message key, the primary key is an ordinary column.
         ({"shop": None, "note": "b"}, "u"),
         ({"shop": None, "note": "b"}, "d"),
         ({"shop": None, "note": "b"}, None),
@@ -114,7 +114,7 @@ def test_a_statement_runs_with_each_heartbeat(topics: Topics, database: Database
     database.execute("create table t(id int primary key); create table beats(id int primary key, count int)")
     topics.change(
         heartbeat_interval_ms="400",
-        # Two statements, and a table without its schema.
+        # The query has two statements, and names its table without a schema.
         heartbeat_action_query="insert into beats values (1, 0) on conflict do nothing; update beats set count = count + 1",
     )
     with topics.running():
@@ -165,7 +165,7 @@ def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics,
     with database.connect(autocommit=False) as connection:
         connection.execute("insert into t values (1)")
         connection.execute("select pg_logical_emit_message(true, 'outbox', 'inside')")
-        # Written at once, also if the transaction is rolled back.
+        # A non-transactional message is written at once, also if the transaction is rolled back.
         connection.execute("select pg_logical_emit_message(false, 'audit', 'at once')")
         connection.execute("insert into t values (2)")
         connection.commit()
@@ -173,10 +173,10 @@ def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics,
         connection.execute("select pg_logical_emit_message(false, 'noise-1', 'left out')")
         connection.execute("select pg_logical_emit_message(false, 'audit', convert_to(E'\u00fc', 'UTF8'))")
         connection.rollback()
-    # A commit: without one, the server flushes its log, which is all that it shows, a while after the last message.
+    # A commit flushes the WAL at once. Otherwise the last message is flushed, and so streamed, only a while later.
     database.execute("create table flushed(id int)")
     chance = random.Random(3)
-    # Each end before or after a commit resumes behind what is committed.
+    # Crashes at random before or after commits: each run resumes behind the committed offset.
     while not topics.run(chance, crash=0.3):
         pass
     topics.run()
@@ -192,7 +192,7 @@ def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics,
     assert [json.loads(source["sequence"])[1] for source in (rows[1], inside, rows[2])] == ["0", "1", "2"]
     assert outside["txId"] is None
     assert {value["op"] for value in found.values()} == {"m"}
-    # Rows and message of a transaction of the database are in one of Kafka.
+    # The rows and the message of a database transaction are in one Kafka transaction.
     (whole,) = [part for part in topics.committed if any(table == "public.t" for table, _, _ in part)]
     assert b"inside" in [value["message"]["content"] for table, _, value in whole if table == "message"]
 
@@ -214,13 +214,13 @@ def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics,
         ("binary.handling.mode", "hex", r"value hex .* not supported: bytea is written as bytes"),
     ],
 )
-def test_values_that_mean_nothing_here_are_refused(name: str, value: str, problem: str):
+def test_unsupported_property_values_are_refused(name: str, value: str, problem: str):
     config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     with pytest.raises(ConfigError, match=problem):
         PostgresConfig.parse(config | {name: value})
 
 
-def test_values_that_match_the_behaviour_are_accepted():
+def test_property_values_that_match_the_behaviour_are_accepted():
     config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     same = {
         "binary.handling.mode": "bytes",
@@ -229,7 +229,7 @@ def test_values_that_match_the_behaviour_are_accepted():
     assert PostgresConfig.parse(config | same) == PostgresConfig.parse(config)
 
 
-def test_a_property_that_is_not_there_is_refused_at_its_own_name(database: Database):
+def test_an_unsupported_property_is_refused_under_its_own_name(database: Database):
     connector = PostgresSourceConnector()
     config = {
         "database.hostname": "127.0.0.1", "database.port": str(database.server.port), "database.user": "postgres",

@@ -1,4 +1,4 @@
-"""What a task of PostgresSource leaves alone in the server: slots that are another instance's, and what is not in Kafka."""
+"""A PostgresSource task leaves other instances' replication slots alone, and keeps the WAL of uncommitted changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def started(topics: Topics) -> PostgresSourceTask:
 
 
 def committed_poll(topics: Topics, task: PostgresSourceTask) -> None:
-    """Let a task return an offset alone, and commit it."""
+    """Let a task return an offset without rows, and commit it."""
     batch = task.poll()
     assert batch is not None
     assert batch.offsets, "rows"
@@ -43,7 +43,7 @@ def committed_poll(topics: Topics, task: PostgresSourceTask) -> None:
 
 
 def goes_on_without(topics: Topics, former: PostgresSourceTask) -> None:
-    """Another instance reads the table; then the former one, which Kafka would not let commit, goes on; then the other."""
+    """Run another instance, then the former one without a commit, and then the other one again."""
     topics.run()
     committed = topics.committed_offset
     try:
@@ -71,7 +71,7 @@ def test_an_instance_that_was_overtaken_by_a_third_leaves_its_slot(topics: Topic
     interrupted.poll()
     interrupted.stop()
     former = started(topics)
-    # It finds the slot of the first one, and commits that it is still the one to replace it.
+    # The second task finds the first task's slot, and commits an offset which says that it will replace that slot.
     committed_poll(topics, former)
 
     goes_on_without(topics, former)
@@ -94,7 +94,7 @@ def test_a_broken_connection_advances_the_slot_only_to_committed_changes(
         wait_for(topics.slot_in_use, what="the stream")
         database.execute("select pg_switch_wal()")
         ((end,),) = database.execute("select pg_current_wal_flush_lsn()::text")
-        # The server may still have the stream of the run before as the slot's.
+        # The server may still show the previous run's stream as the slot's.
         ((first,),) = wait_for(
             lambda: database.execute(replied, [topics.slot, end]), what="the position of a quiet log"
         )

@@ -31,7 +31,7 @@ def topics(database: Database) -> Iterator[Topics]:
 
 def test_rows_are_read_exactly_as_they_are_at_their_place(topics: Topics, database: Database, chance: random.Random):
     open_bank(database)
-    # A signal that the first snapshot sees has no effect, and each crash in that snapshot begins it again.
+    # The first snapshot ends before any signal: it ignores signals, and each crash in it would start it again.
     topics.run()
     crashes = signals = 0
     with Tellers(database, 3, chance.randrange(1000)) as tellers:
@@ -98,7 +98,7 @@ def test_chunks_wait_for_writes_before_a_table_was_published(
     topics.change(publication_name="p", snapshot_mode="no_data")
     with topics.running(), database.connect(autocommit=False) as writer:
         wait_for(lambda: topics.committed_offset, what="the stream")
-        # The stream does not have this change.
+        # The stream does not have this change, as the table is not published yet.
         writer.execute("update late set note = 'new' where id = 1")
         database.execute("alter publication p add table late")
         send(database, "s-1", data_collections=["public.late"])
@@ -124,7 +124,7 @@ def test_a_row_of_a_commit_that_is_not_visible_yet_is_left_out(
             connection.execute("select pg_reload_conf()")
 
     def commit_without_standby() -> None:
-        # The commit is in the log, and waits for a standby that is not there before others see it.
+        # The commit is in the WAL. Other sessions see it only once a standby confirms it, and this server has no standby.
         standby("nobody")
         writer.start()
         wait_for(lambda: database.execute(waits), what="the commit")
@@ -184,7 +184,7 @@ def test_a_table_emptied_or_altered_during_its_snapshot_is_read_in_its_new_state
     rows = {row["id"]: row for row in read_rows(topics, "public.altered")}
     assert rows.keys() | {14} == set(range(1, 31))
     assert rows[30] == {"id": 30, "note": "old", "more": 5}
-    # A chunk is written where the stream has its end: before the change that was made then, or after it and without the row.
+    # A chunk is written at the end of the stream: before the change made meanwhile, or after it and without that row.
     changed = [
         (value["op"], value["after"]["note"]) for key, value in topics.events("public.altered") if key["id"] == 14
     ]
@@ -261,7 +261,7 @@ def test_the_columns_of_a_key_may_be_of_any_type_and_order(topics: Topics, datab
 
 
 def test_keys_of_types_that_extensions_or_users_made_are_read_in_their_own_order(topics: Topics, database: Database):
-    # As text, B comes before a.
+    # In text order, B comes before a.
     database.execute(
         """
         create schema "Own"; create extension citext schema "Own"; create extension hstore schema "Own";
@@ -289,7 +289,7 @@ def test_keys_of_types_that_extensions_or_users_made_are_read_in_their_own_order
 def test_snapshots_and_stream_agree_on_partitions_generated_and_left_out_columns(
     topics: Topics, database: Database, published: str, generated: str
 ):
-    # The columns of the attached partition stand in another order, with a dropped one among them.
+    # The attached partition has its columns in another order, with a dropped column among them.
     database.execute(
         """
         create table parts(id int, region int, n int, double int generated always as (n * 2) stored, secret text, note text,

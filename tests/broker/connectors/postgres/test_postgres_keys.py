@@ -1,4 +1,4 @@
-"""Keys of events: whose primary key or replica identity is altered, and whose values are rounded."""
+"""Keys of events: primary keys and replica identities that are altered, and key columns whose values are rounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALTER = "alter table t drop constraint t_pkey, add primary key (code)"
 
 
 def told(topics: Topics) -> list[tuple[Any, str | None]]:
-    """The keys of the events of t, and what each event says."""
+    """The key and the operation of each event of table t; None for a tombstone."""
     return [(key, value and value["op"]) for key, value in topics.events("public.t")]
 
 

@@ -1,4 +1,4 @@
-"""What PostgresSource does about relations in its list of tables that the server's log has no changes of."""
+"""PostgresSource and relations in its table list whose changes are not in the server's WAL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources on a server whose disk of the log is full, and on machines whose clocks are set to another time."""
+"""The database sources on a server whose WAL disk is full, and on machines whose clocks are changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEGMENTS = {"max_wal_size": "32MB", "min_wal_size": "32MB"}
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A folder that every user may enter, unlike pytest's: the server of a root user runs as another."""
+    """A folder that every user may enter, unlike pytest's: the server of a root user runs as another user."""
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     folder.chmod(0o755)
     yield folder
@@ -127,7 +127,7 @@ def test_changes_arrive_once_wherever_the_server_sets_its_clock(
             clock.move(days * _DAY)
             database.execute("insert into t values (%s)", [number])
             wait_for_change(topics, number)
-            # A clock that is put forward ends the connection: the server takes its reader for silent.
+            # When its clock is put forward, the server takes the silent client for lost, and ends the stream.
             wait_for(topics.slot_in_use, what="the stream")
     topics.run()
 
@@ -163,13 +163,13 @@ def test_changes_and_heartbeats_continue_wherever_the_worker_sets_its_clock(
 def test_a_slot_is_warned_of_before_it_is_given_up_and_refused_after(
     topics: Topics, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_LOOK_S", 0.1)
+    monkeypatch.setattr(streaming, "_CHECK_INTERVAL_S", 0.1)
     database.execute("create table t(id int primary key)")
     database.execute("alter system set max_slot_wal_keep_size = '128MB'")
     database.execute("select pg_reload_conf()")
     try:
         topics.run()
-        # A transaction that does not end keeps the log from its beginning on.
+        # The server keeps the WAL from the start of an open transaction on.
         with database.connect(autocommit=False) as writer:
             writer.execute("insert into t values (1)")
             with topics.running():
@@ -192,7 +192,7 @@ def test_a_slot_is_warned_of_before_it_is_given_up_and_refused_after(
 
 
 def switch_log(database: Database, times: int) -> None:
-    """Begin further segments of the log, of 16 MB."""
+    """Switch to further WAL segments, of 16 MB."""
     for _ in range(times):
         database.execute("select pg_logical_emit_message(true, 'noise', 'x')")
         database.execute("select pg_switch_wal()")

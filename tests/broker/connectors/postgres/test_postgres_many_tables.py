@@ -1,4 +1,4 @@
-"""The first snapshot of PostgresSource where there are many tables: their topics, and the time that it may take."""
+"""The first snapshot of PostgresSource with many tables: their topics, and long snapshots."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def admin(bootstrap_servers: str) -> Iterator[Admin]:
 
 
 def with_tables(database: Database) -> None:
-    """Tables of a row each, the second one with a column `bad`, and one without rows."""
+    """Create tables of one row each, the second one with a column `bad`, and one table without rows."""
     for number in range(_TABLES):
         database.execute(f"create table t{number:02}(id int primary key, bad numeric(4,1))")
         database.execute(f"insert into t{number:02} values (1)")  # noqa: S608 - a name of this test
@@ -74,7 +74,7 @@ def test_topics_are_created_before_the_transaction_by_their_groups(
     new_source: NewSource, database: Database, topics: Topics
 ):
     with_tables(database)
-    # The transaction ends with the second table.
+    # The bad value in the second table aborts the transaction of the snapshot.
     database.execute("update t01 set bad = 'NaN'")
     source = new_source(
         topic_creation_groups="wide", topic_creation_wide_include=".*t1.*", topic_creation_wide_partitions="3"
@@ -86,7 +86,7 @@ def test_topics_are_created_before_the_transaction_by_their_groups(
     assert "NaN" in output
     made = [topics.partitions(f"{source.prefix}.public.t{number:02}") for number in range(_TABLES)]
     assert made == [2] * 10 + [3] * 10
-    # Its first row creates it.
+    # The topic is created with the table's first row.
     assert topics.partitions(f"{source.prefix}.public.empty") is None
 
 
@@ -133,7 +133,7 @@ def test_the_broker_creates_topics_that_the_connector_does_not(new_source: NewSo
 
 
 def rows_are_open(source: PostgresSource, admin: Admin) -> bool:
-    """Whether there are rows of tables in an open transaction."""
+    """Whether an open transaction has rows of the tables."""
     transactions = admin.open_transactions()
     return any(topic.startswith(source.prefix) for found in transactions for topic, _ in found.partitions)
 
@@ -141,7 +141,7 @@ def rows_are_open(source: PostgresSource, admin: Admin) -> bool:
 def in_mid_snapshot(
     source: PostgresSource, fault_proxy: FaultProxy, admin: Admin, action: Callable[[], object]
 ) -> tuple[int, str]:
-    """Run a source; do something while rows are on the way to the broker, and others are there."""
+    """Run a source; call `action` while some rows are in Kafka uncommitted, and others are on their way there."""
     trap = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
     with source.start() as process:
         trap.wait()

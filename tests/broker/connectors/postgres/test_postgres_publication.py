@@ -1,4 +1,4 @@
-"""What PostgresSource does about changes and rows that the server would leave out without a word."""
+"""PostgresSource and changes or rows that the server would leave out silently."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def topics(database: Database) -> Iterator[Topics]:
 
 @pytest.fixture
 def reader(database: Database) -> Iterator[str]:
-    """A role that may stream."""
+    """A role with the REPLICATION attribute."""
     name = f"reader_{database.name}"
     database.execute(f"create role {name} login replication password 'p'")
     yield name
@@ -83,7 +83,7 @@ def test_published_schemas_that_are_dropped_or_renamed_do_not_end_the_stream(
     assert topics.run()
 
     assert topics.ids("gone.t") == topics.ids("latter.t") == [1]
-    # It is still there, and its changes are not published.
+    # The table still exists under another schema name, but its changes are not published.
     database.execute("alter publication mine drop tables in schema kept; alter schema kept rename to elsewhere")
     with pytest.raises(PositionLostError, match=r"kept\.\*"):
         topics.run()

@@ -1,4 +1,4 @@
-"""Connections that PostgreSQL refuses: its words are passed on, in any language, and a later attempt is made."""
+"""Connections that PostgreSQL refuses: its message is passed on in any language, and the connection is retried."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.processes import wait_for
 from tests.unit.connectors.support import errors_in
 
 _CONNECTIONS = 20
-# Who may come in, and how.
+# Lines of pg_hba.conf: the authentication method for each user.
 _LINES = """\
 host all,replication postgres 127.0.0.1/32 trust
 host all,replication ada 127.0.0.1/32 scram-sha-256
@@ -52,7 +52,7 @@ def database(server: EmbeddedPostgres) -> Iterator[Database]:
 
 
 def refusals(port: int, user: str, password: str | None = None, database: str = "postgres") -> list[FencepostError]:
-    """How a connection of each of the two sources fails."""
+    """The errors of refused connections, one of each of the two sources."""
     url = f"jdbc:postgresql://127.0.0.1:{port}/{database}"
     jdbc = {"connection.url": url, "connection.user": user, "topic.prefix": "p"}
     jdbc |= {} if password is None else {"connection.password": password}
@@ -94,7 +94,7 @@ def test_a_new_configuration_with_a_refused_password_is_refused(database: Databa
 
 @contextmanager
 def german(state: str, said: str, logins: list[int]) -> Iterator[int]:
-    """The port of a server that refuses everybody as one with lc_messages=de_DE does; `logins` gets one item for each."""
+    """A server that refuses each client with a German message, as with lc_messages=de_DE. Yields its port."""
 
     class Refusal(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -103,7 +103,7 @@ def german(state: str, said: str, logins: list[int]) -> Iterator[int]:
                 (code,) = struct.unpack(">I", self.request.recv(size - 4)[:4])
                 if code >> 16 == 3:
                     break
-                # It has neither TLS nor GSSAPI.
+                # The answer to a TLS or GSSAPI request: not supported.
                 self.request.sendall(b"N")
             logins.append(code)
             fields = ("SFATAL", "VFATAL", f"C{state}", f"M{said}", "Fauth.c", "L331", "Rauth_failed", "")

@@ -17,7 +17,7 @@ from tests.support.processes import wait_for
 
 
 def rows(topics: Topics, table: str) -> set[int]:
-    """The ids that a reader of the topic ends with."""
+    """The ids of the table's rows after a replay of the topic."""
     found: set[int] = set()
     for key, value in topics.events(table):
         if value is None:
@@ -40,7 +40,7 @@ REWRITE = "alter table later alter n type int using n::int"
 
 
 def before_the_tables_are_held(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    """Do something once, between the slot's creation and what reads the tables."""
+    """Call `action` once, between the creation of the slot and the connection that locks the tables."""
     create = SlotSnapshot.__init__
     done: list[object] = []
 
@@ -79,7 +79,7 @@ def test_a_table_is_not_rewritten_while_the_snapshot_reads(topics: Topics, datab
 
     assert refused
     assert rows(topics, "public.later") == {1, 2}
-    # Once the rows are committed the tables are free.
+    # Once the snapshot's rows are committed, the tables are unlocked.
     database.execute(REWRITE)
     database.execute("insert into later values (3, 30)")
     topics.run()
@@ -87,7 +87,7 @@ def test_a_table_is_not_rewritten_while_the_snapshot_reads(topics: Topics, datab
 
 
 @pytest.mark.parametrize("on_executors", [True, False])
-def test_a_command_that_waits_for_the_snapshot_does_not_hold_it_up(
+def test_ddl_that_waits_for_the_snapshot_does_not_block_it(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch, *, on_executors: bool
 ):
     monkeypatch.setattr("fencepost.connectors.postgres.changes.held_tables._LOCK_TIMEOUT", "200ms")
@@ -108,14 +108,14 @@ def test_a_command_that_waits_for_the_snapshot_does_not_hold_it_up(
     while not topics.run():
         pass
 
-    # The connection that holds the tables need not wait for them.
+    # The task's own connection holds the table locks. Only executors' connections wait for them, until a lock timeout.
     assert topics.failed("lock timeout") == on_executors
     assert rows(topics, "public.later") == {1, 2}
     waiting[0].close()
 
 
 def snapshot_begun(topics: Topics) -> PostgresSourceTask:
-    """A task that returned all batches of its first snapshot."""
+    """Start a task, and poll until it has returned all batches of its first snapshot."""
     task = PostgresSourceTask()
     task.context = topics  # type: ignore[assignment]
     task.start(topics.configs())
@@ -133,7 +133,7 @@ def altered(database: Database) -> bool:
 
 def test_a_task_that_failed_in_its_snapshot_frees_the_tables(topics: Topics, database: Database):
     with_rows(database)
-    # Something may keep the task itself, such as the traceback of its failure.
+    # The locks must not depend on the task object, which a traceback of its failure may keep alive.
     task = snapshot_begun(topics)
     assert not altered(database)
     task.stop()
@@ -151,7 +151,7 @@ def test_a_stop_while_the_snapshot_is_written_frees_the_tables_after_its_commit(
     assert altered(database)
 
 
-def test_a_command_that_waits_as_the_snapshot_begins_does_not_hold_it_up(
+def test_ddl_that_waits_as_the_snapshot_begins_does_not_block_it(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("fencepost.connectors.postgres.changes.held_tables._LOCK_TIMEOUT", "200ms")

@@ -1,4 +1,4 @@
-"""A run to the end of tables that are written to all the time: it ends, with all that was there when it began."""
+"""A run to the end of tables that are written to all the time: it ends, with all rows that were there at its start."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.connectors.postgres.changes.connection import PostgresError
-from tests.support.incremental import after_row, read_rows, send, signalled_topics
+from tests.support.incremental import before_chunk, read_rows, send, signalled_topics
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 
@@ -62,7 +62,7 @@ def test_a_snapshot_is_paused_resumed_and_stopped_by_signals(topics: Topics, dat
     send(database, "s-1", data_collections=["public.(a|b)"])
     send(database, "s-2", "pause-snapshot")
     topics.run()
-    # A pause outlives the task.
+    # The pause outlives the task.
     count = len(read_rows(topics, "public.a"))
     topics.run()
     assert len(read_rows(topics, "public.a")) == count < 40
@@ -81,12 +81,12 @@ def test_a_request_that_equals_a_stopped_one_reads_the_table_from_its_start(
     database.execute("create table t(id int primary key); insert into t select generate_series(1, 10)")
     topics.change(snapshot_mode="no_data")
     topics.run()
-    # Its last chunk waits when the signals come.
+    # The signals come before the last chunk is read. If they came after that, the stream might have passed its end.
     again = (
         "insert into signals values ('s-2', 'stop-snapshot', null); update signals set id = 's-0' where id = 's-1'; "
     )
     again += """insert into signals values ('s-1', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
-    after_row(monkeypatch, {("public.t", 10): lambda: database.execute(again)})
+    before_chunk(monkeypatch, "public.t", 2, lambda: database.execute(again))
     send(database, "s-1", data_collections=["public.t"])
     topics.run()
 

@@ -22,7 +22,7 @@ def source(tmp_path: Path, bootstrap_servers: str, database: Database) -> Iterat
 
 
 def rows(database: Database, table: str) -> dict[str, Any]:
-    """The rows of a table by their key `id`, as events have them."""
+    """The rows of a table by their key `id`, in the form of an event's `after`."""
     found = database.execute(f"select row_to_json(t) from {table} t")  # noqa: S608 - a name of a test
     return {json.dumps({"id": row["id"]}): row for (row,) in found}
 
@@ -102,7 +102,7 @@ def test_a_value_of_each_type_is_the_same_from_the_snapshot_and_the_stream(sourc
 
 def test_tables_may_change_while_they_are_captured(source: PostgresSource, database: Database):
     database.execute("create table notes(id int primary key, body text, size int)")
-    # Without compression it is too large for the row itself, so updates of other columns do not send it.
+    # Uncompressed, the value is stored outside of its row (TOAST), so updates of other columns do not send it.
     database.execute("alter table notes alter body set storage external")
     database.execute("insert into notes values (1, repeat('x', 100000), 5)")
     source.run_to_end()
@@ -118,7 +118,7 @@ def test_tables_may_change_while_they_are_captured(source: PostgresSource, datab
 
     placeholder = "__debezium_unavailable_value"
     after = [(value["op"], value["after"]) for _, value in source.events("public.notes") if value["op"] != "r"]
-    # A truncate has no key, so it may be in another partition.
+    # A truncate has no key, so its record may be in another partition.
     assert sorted(after, key=str) == sorted(
         [
             ("u", {"id": 1, "body": placeholder, "size": 6}),
@@ -179,7 +179,7 @@ def test_a_start_that_would_miss_changes_is_refused(source: PostgresSource, data
 def test_a_delete_becomes_one_null_value_with_and_without_tombstones(
     source: PostgresSource, database: Database, *, tombstones: bool
 ):
-    """In the default mode: its event has the headers, and a tombstone of its own does not come twice."""
+    """By default, the value is null and has headers. A tombstone would be a second null value."""
     database.execute("create table people(id int primary key, name text)")
     source.run_to_end()
     source.change(

@@ -42,7 +42,7 @@ def test_the_environment_does_not_change_the_form_of_times(
 
 
 def test_the_environment_does_not_choose_the_server(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch):
-    # Nobody listens there.
+    # No server listens on this address.
     monkeypatch.setenv("PGHOSTADDR", "127.0.0.9")
     url = f"jdbc:postgresql://localhost:{postgres.port},127.0.0.1:{postgres.port}/postgres"
     jdbc = JdbcConfig.parse({"connection.url": url, "connection.user": "postgres", "topic.prefix": "p"})

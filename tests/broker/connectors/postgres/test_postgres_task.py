@@ -57,7 +57,7 @@ def test_rows_with_keys_of_any_type_may_be_updated(topics: Topics, database: Dat
 
 
 def test_notices_between_the_changes_do_not_end_the_stream(topics: Topics, database: Database):
-    # A role or database may have such a setting, and plugins and the server itself send warnings.
+    # A role or database may set client_min_messages so low, and plugins and the server itself send warnings.
     database.execute(f"alter database {database.name} set client_min_messages = debug2")
     database.execute("create table t(id int primary key)")
     topics.run()
@@ -81,7 +81,7 @@ def test_a_transaction_larger_than_a_block_is_whole_or_split_as_configured(
 
     topics.change(transaction_split_interval_ms="1")
     database.execute("update many set note = repeat('y', 500)")
-    # Each part that is committed may be the last one before a crash.
+    # The crashes are between any two parts of the transaction that are committed.
     runs = 0
     chance = random.Random(5)
     while not topics.run(chance, crash=0.2):
@@ -131,7 +131,7 @@ def test_cut_connections_and_killed_servers_keep_transactions_whole(chance: rand
 
 
 @pytest.mark.parametrize("synchronized", [True, False])
-def test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot(synchronized: bool):
+def test_reading_continues_on_a_promoted_standby_with_the_slot(synchronized: bool):
     with EmbeddedPostgres() as primary, Database(primary) as database:
         database.execute("create table t(id int primary key); insert into t values (1)")
         topics = Topics(database, slot_failover="true")
@@ -172,7 +172,7 @@ def test_a_server_that_was_set_back_on_its_timeline_is_refused(tmp_path: Path):
         database.execute("create table t(id int primary key); insert into t values (1)")
         topics = Topics(database)
         topics.run()
-        # As a snapshot of the volume has it.
+        # A copy of the data folder, like a snapshot of its volume.
         server.kill()
         copy = tmp_path / "data"
         subprocess.run(["cp", "-a", str(server.data_folder), str(copy)], check=True)
@@ -186,7 +186,7 @@ def test_a_server_that_was_set_back_on_its_timeline_is_refused(tmp_path: Path):
         for _ in range(2):
             with pytest.raises(PositionLostError, match=r"log ends at .*, before the connector's offset .*To resync"):
                 topics.run()
-            # It has another change at a place that is before the offset.
+            # The copied server has another change at a log position before the offset.
             database.execute("insert into t values (-1) on conflict do nothing")
 
         topics.committed_offset = None
@@ -202,7 +202,7 @@ def test_an_offset_of_a_timeline_that_the_server_never_had_is_refused(database: 
     topics = Topics(database)
     topics.run()
     assert topics.committed_offset is not None
-    # As a restore of a backup from before the first failover has it.
+    # An offset that names another timeline, like a restored backup from before the first failover.
     topics.committed_offset["timeline"] = 2
 
     with pytest.raises(PositionLostError, match="of timeline 2 is not part of the server's timeline 1"):
@@ -222,7 +222,7 @@ def _wait_until_replayed(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -
 
 
 def _synchronized(standby: EmbeddedPostgres, topics: Topics) -> bool:
-    # The slot has to move on until it needs nothing older than what the standby had when it first saw the slot.
+    # The slot has to advance until it needs no WAL older than the standby's when it first saw the slot.
     topics.database.execute("select pg_log_standby_snapshot(); insert into noise default values")
     topics.run()
     return bool(_on(standby, "select 1 from pg_replication_slots where synced and not temporary"))

@@ -1,4 +1,4 @@
-"""PostgreSQL over TLS. The server in tests has none, so a proxy in front of it speaks TLS."""
+"""PostgreSQL over TLS. The tests' server does not have TLS, so a proxy in front of it terminates TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.tls_proxy import TlsProxy
 
 
 def certificate(folder: Path, name: str, address: str = "127.0.0.1") -> tuple[Path, Path]:
-    """A certificate, and a file with it and its key."""
+    """A certificate, and a file with the certificate and its private key."""
     (folder / name).mkdir()
     public, private = make_certificate(folder / name, address)
     private.chmod(0o600)
@@ -52,7 +52,7 @@ def test_snapshot_and_stream_are_the_same_over_tls(trusted: Path, secured: TlsPr
     database.execute("insert into t select i, repeat('x', 500) from generate_series(1, 3000) i")
     topics.run()
     with topics.running():
-        # More than one block, in messages of more than the socket's buffer.
+        # More than one block of changes, in messages larger than the socket's buffer.
         database.execute("update t set note = repeat('y', 3000)")
         wait_for(lambda: len(topics.events("public.t")) == 6000, what="the updates")
         secured.reset()
@@ -107,7 +107,7 @@ def test_a_server_that_another_authority_vouches_for_is_refused(secured: TlsProx
     for mode in ("verify-ca", "verify-full"):
         with pytest.raises(ConfigError, match=r"certificate.*database\.\*"):
             connect(database, secured.port, sslmode=mode, sslrootcert=str(other))
-    # It encrypts, and verifies nothing.
+    # sslmode=require encrypts, and verifies nothing.
     connect(database, secured.port, sslmode="require")
 
 
@@ -124,7 +124,7 @@ def test_verify_full_refuses_a_certificate_for_another_address(database: Databas
 def test_a_client_shows_its_certificate(trusted: Path, database: Database, tmp_path: Path):
     client, private = certificate(tmp_path, "client")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # With TLS 1.3 a client learns of its refusal only after the handshake.
+    # With TLS 1.3, a client learns only after the handshake that it was refused.
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(trusted.with_name("broker.pem"))
     context.verify_mode = ssl.CERT_REQUIRED

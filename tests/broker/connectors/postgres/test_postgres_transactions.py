@@ -78,7 +78,7 @@ def test_the_topic_has_the_name_that_is_set(topics: Topics, database: Database):
 
 
 def check(topics: Topics) -> None:
-    """Check that each transaction has one BEGIN and one END, whose counts are those of its events, without a gap."""
+    """Check that each transaction has one BEGIN and one END, whose counts match its events, without a gap."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     orders: dict[str, list[int]] = defaultdict(list)
     within: dict[tuple[str, str], list[int]] = defaultdict(list)

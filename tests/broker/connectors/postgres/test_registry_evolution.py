@@ -1,4 +1,4 @@
-"""A table of PostgreSQL that gets columns while the connector writes Avro with a real schema registry."""
+"""Columns are added to a PostgreSQL table while the connector writes Avro with a real schema registry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def source(
 
 
 def events(source: PostgresSource, registry: EmbeddedRegistry, table: str) -> list[dict[str, Any]]:
-    """The rows after each change, in order of their ids."""
+    """The row of each event, in order of the rows' ids."""
     context = SerializationContext(f"{source.prefix}.{table}", MessageField.VALUE)
     with SchemaRegistryClient({"url": registry.url}) as client:
         deserialize = AvroDeserializer(client)
@@ -59,7 +59,7 @@ def test_an_optional_column_passes_and_another_type_fails_the_task(
         database.execute("insert into t values (3, 'd')")
         wait_for(lambda: len(source.records("public.t")) == 3, what="the rows with a new column")
         assert events(source, schema_registry, "public.t") == rows
-        # Events have all columns as optional fields, because a deleted row may have its key alone.
+        # In events all columns are optional fields, because a deleted row may have its key alone.
         database.execute("alter table t add column code int not null default 7")
         database.execute("insert into t values (4, 'e', null, 8)")
         database.execute("insert into t values (5, 'f')")

@@ -1,4 +1,4 @@
-"""The start of a stream on a server that does not answer."""
+"""The start of a replication stream on a server that does not answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.postgres import Database
 
 
 def pass_on(source: socket.socket, target: socket.socket) -> None:
-    """Send what comes on, up to the command that starts a stream."""
+    """Forward data up to START_REPLICATION, and nothing from there on."""
     with contextlib.suppress(OSError):
         while (data := source.recv(65_536)) and b"START_REPLICATION" not in data:
             target.sendall(data)
@@ -26,7 +26,7 @@ def pass_on(source: socket.socket, target: socket.socket) -> None:
 
 @pytest.fixture
 def frozen(database: Database) -> Iterator[int]:
-    """The port of a server that freezes when a stream starts."""
+    """The port of a proxy whose server stops answering when a stream starts."""
     with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as opened:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder: it takes longer to start than most of them."""
+"""One Spark session for all tests of this folder: its start takes longer than most of the tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.engine.engine import SparkEngine
 
 @pytest.fixture(scope="package")
 def engine() -> Iterator[SparkEngine]:
-    """An engine with a session: no test's deadline has to hold for the start of Spark as well."""
+    """An engine with a started session, so that no test's deadline includes the start of Spark."""
     engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
     engine.session()
     yield engine

@@ -1,4 +1,4 @@
-"""Whatever Arrow evaluates of random expressions over hostile rows, the same bytes reach Kafka as by Spark."""
+"""Random expressions over hostile rows: where Arrow evaluates them, Kafka gets the same bytes as from Spark."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _VALUES = st.fixed_dictionaries(
         "big": _MAYBE | _decimals(38, 18),
         "xs": _MAYBE | st.lists(_MAYBE | _LONGS, max_size=3),
         "pairs": _MAYBE | st.dictionaries(_TEXTS, _MAYBE | st.lists(_MAYBE | _INTS, max_size=2), max_size=2),
-        # Days and microseconds: before 1582 and after 9999, too.
+        # Days and microseconds, also before 1582 and after 9999.
         "day": _MAYBE | st.sampled_from([-719_163, -141_428, 2_932_897]) | st.integers(-(10**7), 10**7),
         "at": _MAYBE | st.sampled_from([-1, -(2**62), 2**62]) | st.integers(-(2**62), 2**62),
         "raw": _MAYBE | st.binary(max_size=4),
@@ -75,7 +75,7 @@ def _one_of(draw: st.DrawFn, *texts: str) -> str:
 
 @st.composite
 def conditions(draw: st.DrawFn, depth: int = 2) -> str:
-    """A condition of expressions that Arrow evaluates."""
+    """A condition made of expressions that Arrow evaluates."""
     comparison = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
     column = draw(st.sampled_from(["b", "i", "n", "f", "d", "s", "ok", "m", "day", "at", "raw", "inner", "inner.x"]))
     simple = [
@@ -101,7 +101,7 @@ def whole() -> st.SearchStrategy[str]:
 
 @st.composite
 def fractions(draw: st.DrawFn, depth: int = 2) -> str:
-    """A number of DOUBLE."""
+    """An expression of type DOUBLE."""
     leaf = draw(
         st.sampled_from(["value.d", "value.e", "CAST(value.n AS DOUBLE)", "1.19D", "-0.0D", "1E300D"])
     )  # fmt: skip
@@ -116,7 +116,7 @@ def fractions(draw: st.DrawFn, depth: int = 2) -> str:
 
 @st.composite
 def texts(draw: st.DrawFn, depth: int = 1) -> str:
-    """A text."""
+    """An expression of type STRING."""
     leaf = draw(
         st.sampled_from(
             ["value.s", "value.u", "value.inner.y", "key", "'x'", "CAST(value.n AS STRING)", "CAST(value.b AS STRING)", "CAST(value.ok AS STRING)"]
@@ -137,7 +137,7 @@ def texts(draw: st.DrawFn, depth: int = 1) -> str:
 
 
 def sent(table: pa.Table | pa.RecordBatch, types: ColumnTypes, schemas: bool) -> list[Any] | str:
-    """The keys and values that reach Kafka, or the error of the converter."""
+    """The keys and values that reach Kafka, or the converter's error."""
     steps = pipeline("t", value=json_converter(schemas=schemas))
     batches = table.combine_chunks().to_batches() if isinstance(table, pa.Table) else [table]
     try:
@@ -167,7 +167,7 @@ def test_the_same_bytes_reach_kafka_by_arrow_and_by_spark(
     read, changed, types = transformed(engine.session(), change)
     plan = arrow_plan(read, changed)
     if plan is None:
-        # Spark makes no filter and no rows of a condition that is never true.
+        # Where a condition is never true, Spark plans an empty relation without a filter.
         assert "LocalRelation" in optimized(engine.session(), change)
         return
     batch = pa.RecordBatch.from_pylist(rows, schema=ARROW)

@@ -1,4 +1,4 @@
-"""Transforms that Arrow evaluates where rows are read: the same values as Spark's, or Spark does it."""
+"""Transforms that Arrow evaluates where rows are read give the same values as Spark. Spark evaluates the others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ARROW = to_arrow_schema(parse_columns(SCHEMA), timezone="UTC")  # type: ignore[a
 
 
 class Reader:
-    """Reads the rows that it was given."""
+    """Reads the given rows."""
 
     schema = SCHEMA
 
@@ -58,7 +58,7 @@ class Reader:
 
 
 class Given:
-    """Reads the rows that it was given, in one split."""
+    """Reads the given rows, in one split."""
 
     def __init__(self, schema: str, rows: pa.RecordBatch) -> None:
         self.schema = schema
@@ -70,7 +70,7 @@ class Given:
 
 
 def by_both(session: SparkSession, reader: Given, *steps: Step) -> tuple[list[Any], list[Any]]:
-    """What Arrow and Spark make of the rows of a reader, as its stage gives them to either."""
+    """The rows of a reader after the transforms, evaluated by Arrow and by Spark."""
     steps_of = pipeline("t", value=json_converter(), transforms=steps)
     read = read_frame(session, SplitRows(reader, [0]), steps_of, "mark")
     changed, _ = transform_frame(read, steps_of)
@@ -114,12 +114,12 @@ def by_spark(session: SparkSession, rows: pa.RecordBatch, *steps: Step) -> pa.Ta
 
 
 def compared(session: SparkSession, rows: Sequence[dict[str, Any]], *steps: Step) -> list[dict[str, Any]]:
-    """What both make of rows, which must be the same, with the same types."""
+    """Evaluate the transforms with Arrow and with Spark, assert equal values and types, and return the rows."""
     plan = planned(session, *steps)
     assert plan is not None, "Arrow evaluates all of it"
     batch = pa.RecordBatch.from_pylist(rows, schema=ARROW)
     made, expected = plan(batch), by_spark(session, batch, *steps)
-    # Texts, as NaN is equal to nothing, and 0.0 to -0.0.
+    # Compared as text, because NaN is not equal to itself, and 0.0 is equal to -0.0.
     expected = expected.select(made.schema.names)
     assert repr(made.to_pylist()) == repr(expected.to_pylist())
     assert made.schema.types == expected.schema.types
@@ -137,7 +137,7 @@ def test_nan_zero_and_null_are_compared_as_in_spark(engine: SparkEngine):
     assert [(row["="], row["<"], row[">="]) for row in nan] == [(True, False, True)]
 
 
-def test_each_character_becomes_the_same_upper_case(engine: SparkEngine):
+def test_each_character_has_the_same_upper_case_as_in_spark(engine: SparkEngine):
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     texts_of = ["x".join(characters[start : start + 1_000]) for start in range(0, len(characters), 1_000)]
     compared(engine.session(), [{"value": {"s": text}} for text in texts_of], sql(value="struct(upper(value.s) AS s)"))
@@ -183,7 +183,7 @@ def test_steps_of_a_chain_are_one_plan(engine: SparkEngine):
         "value.n IN (1, NULL)", "array(value.n)", "value.raw = value.raw",
     ],
 )  # fmt: skip
-def test_what_may_differ_stays_with_spark(engine: SparkEngine, expression: str):
+def test_expressions_that_arrow_may_evaluate_differently_stay_with_spark(engine: SparkEngine, expression: str):
     assert planned(engine.session(), sql(value=f"struct({expression} AS x)")) is None
 
 
@@ -203,7 +203,7 @@ def test_a_transform_that_reads_other_rows_stays_with_spark(engine: SparkEngine)
     assert planned(engine.session(), Step(Elsewhere())) is None
 
 
-def test_a_plan_is_made_once_for_a_key_also_if_there_is_none():
+def test_a_plan_is_made_once_for_a_key_even_if_arrow_cannot_evaluate_it():
     plans, made = ArrowPlans[str](), []
 
     def make(found: str | None) -> str | None:
@@ -217,7 +217,7 @@ def test_a_plan_is_made_once_for_a_key_also_if_there_is_none():
 
 @planned_by_schema
 class LaterOnce(Filter):
-    """Keeps all rows, but first says that it cannot be applied yet."""
+    """Keeps all rows, but its first call raises an error that says to try again later."""
 
     calls = 0
 
@@ -228,7 +228,7 @@ class LaterOnce(Filter):
         return records.where("key IS NOT NULL")
 
 
-def test_a_pause_while_a_chain_is_planned_is_not_kept(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+def test_a_retriable_error_of_planning_is_not_cached(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
     topic, change = topics.create(partitions=1), LaterOnce()
     batch = SourceBatch(reader=Reader([{"value": None, "key": "k"}]), splits=[0])
     with producer(bootstrap_servers) as owner:

@@ -1,4 +1,4 @@
-"""Functions of Python as transforms: in the worker without Spark, beside others, and on executors."""
+"""Python functions as transforms: in the worker without Spark, next to other transforms, and on executors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_rows_of_a_dataframe_that_a_function_refuses_are_skipped(
 
 
 class RowReader:
-    """Reads numbers as rows with all columns that a reader may give."""
+    """Reads numbers as rows with all columns that a reader may provide."""
 
     schema = "value STRUCT<id: BIGINT>, key STRING, topic STRING, timestamp TIMESTAMP"
 

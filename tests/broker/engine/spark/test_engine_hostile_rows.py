@@ -1,4 +1,4 @@
-"""Rows that imitate what fencepost and Spark say to each other are data: they are refused as any other bad row is."""
+"""Rows that imitate fencepost's or Spark's internal messages are data: they are refused like any other bad row."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Touch:
 
 
 class ImportedKind(UserDefinedType):
-    """A type that the author of a connector knows."""
+    """A user-defined type of the connector's author."""
 
 
 def rows(engine: SparkEngine, folder: Path, kind: str, text: str) -> DataFrame:
-    """A file of one row, as Spark reads it."""
+    """A DataFrame that reads a file of one row."""
     file = folder / f"rows.{kind}"
     if kind == "csv":
         file.write_text('"{}"\n'.format(text.replace('"', '""')))
@@ -77,7 +77,7 @@ def call_python(frame: DataFrame) -> DataFrame:
 
 
 def frame_of_class(engine: SparkEngine, folder: Path, name: str, *, nested: bool = False) -> DataFrame:
-    """A Parquet file of one row, whose column, or its elements, are of a user-defined type with this Python class."""
+    """A Parquet file of one row, whose column or array elements have a user-defined type with this Python class."""
     kind: dict[str, Any] = {"type": "udt", "pyClass": name, "serializedClass": "", "sqlType": "string"}
     if nested:
         kind = {"type": "array", "elementType": kind, "containsNull": True}
@@ -109,7 +109,7 @@ def test_a_row_that_imitates_a_message_of_spark_is_refused_as_data(
     with producer(bootstrap_servers) as owner:
         for text in IMITATIONS:
             frame = select(rows(engine, tmp_path, "json", text))
-            # Neither a SparkJobError, after which the batch would be sent again, nor a RetriableJobError.
+            # The error is not a SparkJobError, which would send the batch again, nor a RetriableJobError.
             with pytest.raises(SparkDataError, match="Nothing of this batch was written"):
                 write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
     assert read_topic(bootstrap_servers, topic) == []

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import WORTH_SPARK, SparkEngine
 from fencepost.engine.errors import BatchCancelledError, RecordRefusedError
@@ -26,6 +27,7 @@ from tests.support.engine import (
     NumberReader,
     TrickyReader,
     WhereReader,
+    bytes_converter,
     json_converter,
     pipeline,
     producer,
@@ -111,6 +113,21 @@ def test_a_dataframe_arrives_with_keys_headers_and_timestamps(
     assert seven.headers == (("n", b"7"),)
 
 
+def test_the_only_cause_of_refused_rows_is_known_after_a_shuffle(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    topic = topics.create(partitions=2)
+    texts = F.col("id").cast("string")
+    frame = engine.session().range(10).select(texts.alias("key"), texts.alias("value"))
+    errors = ErrorHandling(Tolerance.ALL)
+    with producer(bootstrap_servers) as owner:
+        result = write(
+            engine, owner, SourceBatch(dataframe=frame), pipeline(topic, value=bytes_converter(), errors=errors)
+        )
+    assert (result.written, result.errors.skipped) == (0, 10)
+    assert "ByteArrayConverter" in (result.only_cause or "")
+
+
 def test_an_unkeyed_dataframe_is_written_without_a_shuffle(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
     topic = topics.create(partitions=4)
     frame = engine.session().range(COUNT).select(F.col("id").cast("string").alias("value"))
@@ -120,12 +137,12 @@ def test_an_unkeyed_dataframe_is_written_without_a_shuffle(engine: SparkEngine, 
 
 
 def test_the_rows_of_a_kept_dataframe_keep_their_order(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
-    """Spark joins partitions that it keeps by where they are, not by their order."""
+    """Spark coalesces persisted partitions by their location, not by their order."""
     topic = topics.create(partitions=4)
     frame = engine.session().range(0, COUNT, numPartitions=16).select(F.col("id").cast("string").alias("value"))
     assert coalesces_in_order(frame, 2)
     frame.persist().count()
-    # Which one of them is read first is drawn by lot.
+    # Spark chooses at random which of them is read first.
     assert not coalesces_in_order(frame, 2)
     with producer(bootstrap_servers) as owner:
         write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
@@ -134,7 +151,7 @@ def test_the_rows_of_a_kept_dataframe_keep_their_order(engine: SparkEngine, boot
 
 
 def test_a_key_stays_in_its_partition_while_a_topic_grows(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
-    """Executors go by the number of partitions that the worker knows, not each by its own."""
+    """Executors use the partition count that the worker knows, not each its own."""
     topic = topics.create(partitions=2)
     keyed = NumberReader(("key",))
     later = [SourceRecord({}, {}, topic, key=f"k{number % 7}", value=str(number)) for number in range(1_000, 1_007)]
@@ -155,7 +172,10 @@ def test_a_key_stays_in_its_partition_while_a_topic_grows(engine: SparkEngine, b
 def test_a_row_may_name_a_partition_that_its_topic_just_got(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, keyed: bool
 ):
-    """The executors see it first. Other parts of the batch may have gone by the old number, so it is sent again."""
+    """An executor sees the new partition first.
+
+    Other parts of the batch may have used the old count, so it is sent again.
+    """
     topic = topics.create(partitions=2)
     frame = engine.session().range(COUNT, numPartitions=4).select(
         F.col("id").cast("string").alias("value"), *([(F.col("id") % 7).cast("string").alias("key")] if keyed else []),
@@ -295,7 +315,7 @@ def test_executors_share_a_transaction_on_version_1(engine: SparkEngine, tv1_bro
 def test_large_readers_are_read_in_the_worker_until_spark_has_started(
     engine: SparkEngine, bootstrap_servers: str, topic: str
 ):
-    # It takes over the session that there is, but has to ask for it first.
+    # The second engine takes over the existing session, but has to ask for it first.
     cold = SparkEngine({})
     readers: list[int] = []
 
@@ -320,7 +340,7 @@ def test_large_readers_are_read_in_the_worker_until_spark_has_started(
 def test_python_workers_are_forked_with_their_imports_done(engine: SparkEngine):
     def already(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = ("fencepost.engine.write_stage", "fencepost.converters", "pyarrow.csv")
-        # Looked at before anything of this function could have imported them.
+        # Checked before this function could have imported any of these modules itself.
         done = [name for name in wanted if name in sys.modules]
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"value": done})

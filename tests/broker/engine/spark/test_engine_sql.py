@@ -1,4 +1,4 @@
-"""Sql on the engine: records that become several, plans that are kept, and what an error names."""
+"""Sql on the engine: records that become several, cached plans, and the position that an error names."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Shouted(Transformation):
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Nothing can be configured."""
+        """The transform has no configuration."""
 
     def apply(self, records: DataFrame) -> DataFrame:
         return records.withColumn("value", F.udf(str.upper)("value"))
@@ -82,7 +82,7 @@ def test_schemaless_records_are_transformed_and_stay_schemaless(
 def test_a_tombstone_without_a_schema_passes_transforms_of_values(
     engine: SparkEngine, bootstrap_servers: str, topic: str, beside: list[object]
 ):
-    """As in Connect, whatever the other records of its batch are: the connector decides where a batch ends."""
+    """As in Connect, a tombstone passes whatever records share its batch: where a batch ends is up to the connector."""
     steps = pipeline(
         value=json_converter(schemas=False),
         transforms=[step(InsertField(), {"static.field": "source", "static.value": "shop"})],
@@ -93,7 +93,7 @@ def test_a_tombstone_without_a_schema_passes_transforms_of_values(
 
 
 def test_a_null_left_by_a_transform_is_null_as_bytes(engine: SparkEngine, bootstrap_servers: str, topic: str):
-    """The type of a schemaless column of nulls is an accident, which ByteArrayConverter must not see."""
+    """A schemaless column of nulls has an arbitrary type, which ByteArrayConverter must not see."""
     steps = pipeline(value=bytes_converter(), transforms=[step(ExtractField(), {"field": "a"})])
     records = [record(topic, None), record(topic, {"a": None}), record(topic, {"a": b"x"}), record(topic, None)]
     with producer(bootstrap_servers) as owner:
@@ -113,7 +113,7 @@ def test_the_null_of_a_polled_delete_has_a_schema_unless_it_is_to_have_none(
     ]
     chain = [step(ExtractNewRecordState(), {"delete.tombstone.handling.mode": mode, "add.headers": "op"})]
     with producer(bootstrap_servers) as owner:
-        for _ in range(3):  # The later ones by a plan that is kept.
+        for _ in range(3):  # All but the first use a cached plan.
             write(engine, owner, records, pipeline(value=json_converter(), transforms=chain))
     found = read_topic(bootstrap_servers, topic)
     assert [(one.value, one.headers) for one in found] == [
@@ -139,7 +139,7 @@ def test_a_dropped_record_has_no_metadata_and_the_others_keep_theirs(
 
 
 def jobs_run(session: SparkSession) -> int:
-    """How many jobs the session's Spark context has run."""
+    """The number of jobs that the session's Spark context has run."""
     return int(session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
 
 

@@ -1,4 +1,4 @@
-"""Headers beside transforms: each value is written once as header.converter writes it, and added texts stay texts."""
+"""Headers with transforms: header.converter converts each value once, and added text stays text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class BytesInHeaders:
-    """Reads rows with headers that are bytes, one without any."""
+    """Reads rows with headers of type bytes, and one row without headers."""
 
     schema = "value STRING, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
@@ -63,7 +63,7 @@ def written(
 def test_a_text_beside_bytes_stays_a_text(
     engine: SparkEngine, bootstrap_servers: str, topic: str, chain: str, size: int | None
 ):
-    """In the worker, and on executors. It became base64, as the bytes beside it do."""
+    """In the worker and on executors. The text must not become base64, as the bytes beside it do."""
     batch = SourceBatch.of_reader(BytesInHeaders(), [0], bytes=size)
     before = () if chain == "map" else (("b", b"Ynl0ZXM="), ("n", None))
     assert written(engine, bootstrap_servers, topic, batch, chain) == [
@@ -111,7 +111,7 @@ def test_an_added_text_is_converted_beside_texts_of_the_record(
 def test_an_added_text_is_converted_whatever_other_records_are_in_the_batch(
     engine: SparkEngine, bootstrap_servers: str, topic: str
 ):
-    """A record with a header took the conversion from the texts of all others."""
+    """A record with headers must not keep the texts of other records from being converted."""
     records = [
         SourceRecord({"s": 1}, {"o": number}, topic, f"v{number}", headers=headers)
         for number, headers in enumerate([[], [("t", 5)], []])

@@ -1,4 +1,4 @@
-"""Rows of readers and DataFrames that become several: all of a row's records are written, or none."""
+"""Rows of readers and DataFrames that a transform turns into several: all of a row's records are written, or none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.engine import SKIP, pipeline, producer, write
 from tests.support.topics import Topics
 
 MANY = 12_000
-"""More than Spark gives to Python at once."""
+"""More rows than Spark passes to Python in one batch."""
 
 ROWS: Mapping[int, list[str]] = {
     1: ["a", "b"],
@@ -155,7 +155,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], str]] = {
 
 
 class PickyHeaders(SimpleHeaderConverter):
-    """Refuses the text "refuse"."""
+    """Refuses the header value "refuse"."""
 
     def from_connect_header(self, topic: str, schema: Any, values: pa.Array) -> pa.Array:
         if "refuse" in values.to_pylist():

@@ -1,4 +1,4 @@
-"""The payloads of an outbox are expanded in a Spark job as they are in the worker."""
+"""The payloads of an outbox are expanded in a Spark job exactly as in the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names and versions of schemas of an outbox's messages: of each row its own."""
+"""Names and versions of the schemas of outbox messages: each row has its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREPARED: list[tuple[str, Any, Any]] = []
 
 
 class PreparedConverter(JsonConverter):
-    """Keeps the schemas that it is prepared for."""
+    """Records the schemas that it is prepared for."""
 
     def prepare(self, topic: str, schema: DataType | None) -> None:
         identity = getattr(schema, "identity", {})

@@ -1,4 +1,4 @@
-"""Updates of rows of an outbox, which EventRouter drops: a batch has one line in the log for them."""
+"""EventRouter drops updates of outbox rows, and logs one line for all updates of a batch."""
 
 from __future__ import annotations
 

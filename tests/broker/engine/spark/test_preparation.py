@@ -37,7 +37,7 @@ def avro(registry: FakeRegistry, topic: str | None = None, **more: Any) -> Pipel
 
 
 def written(engine: SparkEngine, servers: str, registry: FakeRegistry, batch: Any, steps: Pipeline) -> list[int]:
-    """Write a batch in a transaction that the engine begins, and return how many requests there were at that time."""
+    """Write a batch in a transaction; return the number of registry requests before the transaction began."""
     begun: list[int] = []
     with producer(servers) as owner:
 
@@ -78,7 +78,7 @@ def found(servers: str, registry: FakeRegistry, topic: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [1000, SMALL_BATCH + 1, None])
-def test_splits_whose_rows_name_their_topic(
+def test_splits_whose_rows_name_their_topic_are_prepared_for_each_topic(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, registry: FakeRegistry, size: int | None
 ):
     names = tuple(topics.create(partitions=2) for _ in range(2))
@@ -91,7 +91,7 @@ def test_splits_whose_rows_name_their_topic(
 
 @dataclass(frozen=True)
 class OnceReader(NumberReader):
-    """Reads each split once."""
+    """Reads each split only once."""
 
     seen: str = ""
 
@@ -145,7 +145,7 @@ def test_a_dataframe_routed_by_a_transform_is_prepared_for_its_topics(
     assert sorted(row["id"] for row in found(bootstrap_servers, registry, names[1])) == list(range(1, 100, 2))
 
 
-def test_polled_records_that_are_routed_by_a_transform(
+def test_polled_records_routed_by_a_transform_are_prepared_for_each_topic(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, registry: FakeRegistry
 ):
     topic = topics.create()

@@ -1,4 +1,4 @@
-"""Columns of a reader are found by their names, whoever takes them: converters, Spark, or the worker without a job."""
+"""Converters, Spark, and the worker without a job all find a reader's columns by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.topics import Topics
 
 
 class Moved:
-    """Reads rows whose columns, and fields, are in another order than in the schema."""
+    """Reads rows whose columns and struct fields are in another order than in the schema."""
 
     schema = "key STRING, value STRUCT<x: BIGINT, y: BIGINT>, topic STRING"
 
@@ -75,7 +75,7 @@ def test_columns_in_another_order_keep_their_values(
 
 @pytest.mark.parametrize("size", [None, 10], ids=["job", "worker"])
 @pytest.mark.parametrize("steps", CHAINS.values(), ids=CHAINS)
-def test_a_missing_column_or_field_is_no_null(
+def test_a_missing_column_or_field_is_refused_and_not_null(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, steps: Sequence[Step], size: int | None
 ):
     topic = topics.create()

@@ -1,4 +1,4 @@
-"""Rows that expressions refuse, with errors of any kind: of Spark's SQL and of Java, in small batches and in jobs."""
+"""Rows that expressions refuse, with errors of Spark SQL and of Java, in small batches and in jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of which many rows are refused: each is found in one pass, with its own error, and the others are written."""
+"""Batches with many refused rows: one pass finds each of them with its own error, and the others are written."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def sql(**properties: str) -> Step:
 
 
 def numbers(count: int, topic: str) -> list[SourceRecord]:
-    """Texts of numbers, of which every third one is none."""
+    """Texts, every third of which is not a number."""
     texts = [f"no{n}" if n % 3 == 0 else str(n) for n in range(count)]
     return [SourceRecord({"s": 1}, {"n": n}, topic, {"text": text, "n": n}) for n, text in enumerate(texts)]
 
 
 def refusals(session: SparkSession, rows: pa.RecordBatch, schema: str, *steps: Any) -> list[tuple[int, str]] | None:
-    """The refused rows of a batch with their errors, by steps from frame to frame."""
+    """The refused rows of a batch with their errors; each step is a function from DataFrame to DataFrame."""
     frame = table = session.createDataFrame(session.sparkContext.emptyRDD(), schema)
     for step in steps:
         frame = step(frame)
@@ -67,7 +67,7 @@ def test_a_row_after_a_refused_one_is_not_taken_for_another(engine: SparkEngine)
     assert [position for position, _ in found] == [0, 2, 3], "a map's expression keeps the keys of a refused row"
 
 
-def test_values_by_chance_refuse_no_row(engine: SparkEngine):
+def test_expressions_with_random_values_refuse_no_row(engine: SparkEngine):
     rows = pa.RecordBatch.from_pydict({"a": ["1", "x", "2"]})
     found = refusals(
         engine.session(), rows, "a STRING", lambda frame: frame.select(F.rand(), F.uuid(), F.col("a").cast("INT"))
@@ -123,7 +123,7 @@ def test_a_plan_with_more_than_rows_and_arrays_has_no_check(engine: SparkEngine)
 def test_many_refused_records_cost_no_attempts_of_their_own(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, monkeypatch: pytest.MonkeyPatch, chain: str
 ):
-    """Each of them used to cost half a second."""
+    """Refused records are found together, not each by an attempt of its own."""
     topic, dead = topics.create(partitions=1), topics.create(partitions=1)
     attempts: list[int] = []
     whole = batch_write.transform_group
@@ -161,7 +161,7 @@ def test_many_refused_records_cost_no_attempts_of_their_own(
 
 
 class AsNumber(Transformation):
-    """An author's own transform, which Spark plans anew for each batch."""
+    """An author's own transform, which Spark plans again for each batch."""
 
     def config(self) -> ConfigDef:
         return ConfigDef()

@@ -1,4 +1,4 @@
-"""The error of a row of a source that no record of its own has: file, position and line are found again."""
+"""The error of a refused row names its file, position and line, although source rows have no record of their own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of_csv(path: Path) -> SourceBatch:
 def test_the_row_of_a_file_that_a_transform_refuses_is_named(
     engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path, *, size: int | None, retry_ms: int
 ):
-    """By the worker, and by executors, which used to name Spark's reason alone."""
+    """Both the worker and executors name the row."""
     given = of_csv(tmp_path / "rows.csv")
     batch = SourceBatch.of_reader(given.reader, given.splits, bytes=size)  # type: ignore[arg-type]
     steps = pipeline(
@@ -70,20 +70,18 @@ def test_the_row_of_a_frame_is_refused_with_its_reason(engine: SparkEngine, boot
         write(engine, owner, SourceBatch.of_dataframe(frame), pipeline(topic, transforms=[cast()]))
 
 
-def test_the_frame_of_a_connector_that_fails_itself_fails_as_before(
-    engine: SparkEngine, bootstrap_servers: str, topic: str
-):
+def test_a_dataframe_that_fails_itself_keeps_its_error(engine: SparkEngine, bootstrap_servers: str, topic: str):
     frame = engine.session().range(3).selectExpr("named_struct('n', CAST(concat('y', id) AS INT)) AS value")
     with producer(bootstrap_servers) as owner, pytest.raises(RecordRefusedError, match="'y0'"):
         write(engine, owner, SourceBatch.of_dataframe(frame), pipeline(topic, transforms=[cast()]))
 
 
 @pytest.mark.parametrize("find", [origin_in_splits, lambda reader, parts, row: origin_in_split(reader, parts[0], row)])
-def test_a_reader_that_knows_no_places_names_none(find: Callable[..., str]):
+def test_a_reader_without_positions_gives_no_position(find: Callable[..., str]):
     assert find(NumberReader(), splits(10, 2), 7) == ""
 
 
-def test_a_row_that_is_gone_names_none(tmp_path: Path):
+def test_a_row_that_no_longer_exists_gets_no_position(tmp_path: Path):
     batch = of_csv(tmp_path / "rows.csv")
     assert batch.reader is not None
     assert origin_in_splits(batch.reader, batch.splits, 3).endswith(PLACE)
@@ -93,7 +91,7 @@ def test_a_row_that_is_gone_names_none(tmp_path: Path):
     assert origin_in_split(batch.reader, batch.splits[1], 1) == ""
 
 
-def test_lines_and_rows_of_tables_have_places(tmp_path: Path):
+def test_lines_and_rows_of_tables_have_positions(tmp_path: Path):
     path = tmp_path / "lines"
     path.write_text("a\n\nc\n")
     assert LineReader().place(FileRange(str(path), 2, 5), 1) == {"file": str(path), "position": "3", "line": "3"}

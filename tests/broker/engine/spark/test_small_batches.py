@@ -1,4 +1,4 @@
-"""Small batches of readers through Spark's optimizer: the worker makes of them what a Spark job does, without a job."""
+"""Small batches of readers with transforms: the worker makes the same records as a Spark job, without a job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 
 
 class AllColumns:
-    """Reads rows with every column, some of them null."""
+    """Reads rows with every column, with nulls in some."""
 
     schema = (
         "value STRUCT<id: BIGINT, price: DECIMAL(10, 2), at: TIMESTAMP, items: ARRAY<STRING>>, key STRING, topic STRING, "
@@ -63,7 +63,7 @@ class AllColumns:
 
 
 class ValuesAlone:
-    """Reads values, and nothing else."""
+    """Reads values only."""
 
     schema = "value STRING"
 
@@ -72,7 +72,7 @@ class ValuesAlone:
 
 
 class Required:
-    """Reads structs that are never null, with fields that may not be null, below structs that may, and in maps."""
+    """Reads non-null structs with non-null fields, nested in nullable structs and in maps."""
 
     schema = (
         "value STRUCT<id: BIGINT NOT NULL, Id: STRING, row: STRUCT<n: INT NOT NULL, t: STRUCT<s: STRING NOT NULL> NOT NULL>, "
@@ -103,7 +103,7 @@ class Required:
 
 
 class RequiredUnsaid(Required):
-    """The same rows, in arrays that do not say which fields may not be null."""
+    """The same rows, in arrays whose Arrow types do not say which fields are non-null."""
 
     def read(self, split: range) -> Iterator[pa.RecordBatch]:
         for batch in super().read(split):
@@ -122,7 +122,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 class RequiredMissing(Required):
-    """A row has a null where its schema says that there is none."""
+    """A row has a null in a field that its schema declares non-null."""
 
     schema = "value STRUCT<row: STRUCT<n: INT NOT NULL>>"
 
@@ -165,7 +165,7 @@ CHAINS: Mapping[str, tuple[type[Any], list[Step]]] = {
 
 def written(bootstrap_servers: str, topic: str) -> list[tuple[Any, ...]]:
     records = read_topic(bootstrap_servers, topic)
-    # A record without a timestamp has that of its writing.
+    # A record without a timestamp gets the time of its writing.
     times = [one.timestamp if one.timestamp < _WRITTEN else None for one in records]
     return [(one.partition, one.key, one.value, at, one.headers) for one, at in zip(records, times, strict=True)]
 
@@ -175,7 +175,7 @@ def test_the_worker_writes_the_same_records_as_a_spark_job(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, name: str
 ):
     kind, steps = CHAINS[name]
-    # The rows' times are older than brokers keep records.
+    # The rows' timestamps are older than the topic's default retention.
     small, large = (topics.create(config={"retention.ms": "-1"}) for _ in range(2))
     with producer(bootstrap_servers) as owner:
         for topic, size in ((small, 100), (large, None)):

@@ -1,4 +1,4 @@
-"""Languages whose upper case Python does not have: Spark evaluates upper() in a JVM of one."""
+"""Languages whose upper-case rules Python does not have: Spark evaluates upper() in a JVM with that language."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(ascii((upper, plans)))
 
 
 def test_a_jvm_with_upper_case_of_its_own_language_evaluates_it():
-    """Turkish has an I with a dot, which Spark writes for the i of texts that are not ASCII, and of no others."""
+    """Turkish has a capital I with a dot. Spark uses it for the i of texts with non-ASCII letters only."""
     command = [sys.executable, "-c", IN_TURKISH]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=240, cwd=ROOT)
     assert run.stdout.strip() == ascii((["I", "\u0130\u00dc"], [True, False]))

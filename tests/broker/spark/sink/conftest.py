@@ -16,7 +16,7 @@ from tests.support.topics import Topics, unique
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    """One session for the folder."""
+    """One Spark session for this folder."""
     engine = SparkEngine({"spark.sql.shuffle.partitions": "2", "spark.driver.maxResultSize": "32m"})
     yield engine.session()
     engine.stop()

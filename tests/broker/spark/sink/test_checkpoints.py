@@ -1,4 +1,4 @@
-"""Batches that are repeated, checkpoints and topics that are not those of the sink's progress."""
+"""Repeated batches, and checkpoints and topics that do not match the sink's progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_older_state_of_the_checkpoint_is_refused(query: FileQuery, name: str
     query.add("4")
     query.run()
     query.restore(saved)
-    # Batch 1 now has a row that it had not then.
+    # After the restore of an older checkpoint, batch 1 has a row more than before.
     assert "with other rows" in query.refusal() or "older state" in query.refusal()
     assert texts(bootstrap_servers, name) == ["0", "1", "2", "3", "4"]
 

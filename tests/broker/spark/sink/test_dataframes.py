@@ -15,7 +15,7 @@ from tests.support.spark_queries import STORAGE_TOPIC, texts
 from tests.support.topics import Topics, unique
 
 
-def test_the_columns_of_sparks_own_sink(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+def test_write_kafka_takes_the_columns_of_sparks_own_sink(spark: SparkSession, bootstrap_servers: str, topics: Topics):
     # Brokers delete records with timestamps as old as these within minutes.
     kept = {"retention.ms": "-1"}
     one, two = topics.create(partitions=3, config=kept), topics.create(config=kept)
@@ -52,7 +52,7 @@ def test_headers_of_shuffled_rows_are_kept_if_spark_gives_text_with_64_bit_offse
     assert sorted(found) == sorted((n.encode(), ((f"name{n}", f"of {n}".encode()),)) for n in texts_of_ids)
 
 
-def test_whole_rows_with_a_converter_and_key_columns(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+def test_write_kafka_converts_whole_rows_with_key_columns(spark: SparkSession, bootstrap_servers: str, topics: Topics):
     topic = topics.create(partitions=3)
     frame = spark.range(100).select(F.col("id"), (F.col("id") % 7).cast("string").alias("group"))
     options = {"value.converter": "JsonConverter", "value.converter.schemas.enable": False, "key.columns": "group"}

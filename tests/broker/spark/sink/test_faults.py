@@ -1,4 +1,4 @@
-"""Processes and connections that are lost under a query, a newer instance of it, and its stop."""
+"""A query whose processes or connections are lost, that a newer instance replaces, or that is stopped."""
 
 from __future__ import annotations
 

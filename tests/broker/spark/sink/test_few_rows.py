@@ -1,6 +1,6 @@
-"""How the rows of small batches are taken to the driver, which never gets more than some megabytes.
+"""The rows of small batches are collected to the driver, which never gets more than some megabytes.
 
-The session takes at most 32 MiB of results: a job that collects more fails.
+The session allows at most 32 MiB of results (spark.driver.maxResultSize): a job that collects more fails.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_few_rows_take_one_job_of_one_stage(spark: SparkSession):
     context.setLocalProperty("spark.jobGroup.id", group)
     try:
         few_rows(spark.range(0, 100_000, 1, 3), 1_000, MIB)
-        # Spark tells of jobs later, and in their order.
+        # Spark's listeners learn of jobs later, but in order: once this job has ended, they know the earlier ones.
         spark.range(1).toArrow()
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
@@ -144,7 +144,7 @@ def test_a_burst_of_large_rows_after_a_small_batch_is_written_by_executors(
         query.add(last)
     query.run()
     sizes = [(int(record.key or b""), len(record.value or b"")) for record in read_topic(bootstrap_servers, name)]
-    # A sequence to 0 goes down.
+    # sequence(1, 0) counts down.
     once = [(0, 1), *((number, 1) for last in (1, 1, 2, 3, 3, 3, 2) for number in range(1, last + 1))]
     assert sorted(sizes) == sorted([*once, *((number, 100_000) for number in range(4, 901))])
     assert [sink.statistics[0].transactions, sink.statistics[0].retries] == [5, 0]

@@ -1,4 +1,4 @@
-"""What `query.lastProgress["sink"]` tells of what was committed."""
+"""`query.lastProgress["sink"]` says how much was committed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.topics import Topics, unique
 
 
 def finished(query: FileQuery) -> list[Any]:
-    """The progress of each batch of a query that reads what is there."""
+    """Run a query to its end, and return the progress of each batch."""
     running = query.start()
     try:
         assert running.awaitTermination(500), "the query did not end"

@@ -1,4 +1,4 @@
-"""What cannot be written is refused with a remedy; and the first example of the page."""
+"""Data that cannot be written are refused with a remedy; and the page's first example runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_call_without_a_streaming_query_is_refused(spark: SparkSession, sink: 
 
 
 def test_the_first_example_of_the_page_runs(bootstrap_servers: str, topics: Topics, tmp_path: Path):
-    """As a user runs it: a script, with a session of its own."""
+    """The example runs as a script, with its own session."""
     page = (Path(__file__).parents[4] / "docs" / "spark.md").read_text()
     topic = topics.create()
     script = tmp_path / "orders.py"

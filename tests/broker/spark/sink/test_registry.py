@@ -1,4 +1,4 @@
-"""Avro with a schema registry from Spark: ids are decided in the driver, and executors do not ask."""
+"""Avro with a schema registry from Spark: the driver gets the schema ids, so executors do not ask the registry."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_topics_of_transformed_rows_are_prepared(
     assert len(read(bootstrap_servers, registry, topic)) == 10
 
 
-def test_batches_of_a_query_ask_once(
+def test_batches_of_a_query_ask_the_registry_once(
     spark: SparkSession, bootstrap_servers: str, topics: Topics, registry: FakeRegistry, tmp_path: Path
 ):
     topic = topics.create()
@@ -112,7 +112,7 @@ def test_the_format_writes_avro(spark: SparkSession, bootstrap_servers: str, top
 
 
 @pytest.mark.parametrize("by_format", [True, False])
-def test_keys_values_and_headers_have_languages_of_their_own(
+def test_keys_values_and_headers_have_their_own_converters(
     spark: SparkSession, bootstrap_servers: str, topics: Topics, registry: FakeRegistry, by_format: bool
 ):
     topic = topics.create()
@@ -152,7 +152,7 @@ def test_the_format_refuses_rows_that_name_their_topic(
             write.save()
 
 
-def test_a_refusal_fails_the_write_before_its_transaction(
+def test_a_refused_schema_fails_the_write_before_its_transaction(
     spark: SparkSession, bootstrap_servers: str, topics: Topics, registry: FakeRegistry
 ):
     topic = topics.create()

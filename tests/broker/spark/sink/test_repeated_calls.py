@@ -1,4 +1,4 @@
-"""Several calls of a function for one micro-batch: only those that surely have the same rows may add nothing."""
+"""Several calls of the sink for one micro-batch: a call is skipped only if its rows are surely the same as before."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_batch_that_is_staged_part_by_part_is_refused(
 
     query.function = parts
     first = [value.upper() for value in _PARTS[0]] if stage is stage_in_view else _PARTS[0]
-    # In the second run the rows of the first call are in Kafka.
+    # In the second run, Kafka has the rows of the first call already.
     for _ in range(2):
         told = query.refusal()
         assert _REFUSED in told
@@ -94,7 +94,7 @@ _EVEN, _ODD = "CAST(value AS BIGINT) = 0", "CAST(value AS BIGINT) = -1"
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        # Spark's hash of the two plans is the same.
+        # Spark's semanticHash of the two plans is the same.
         (lambda rows: rows.where(_EVEN), lambda rows: rows.where(_ODD)),
         (lambda rows: rows.select(F.udf(lambda value: value.upper())("value").alias("value")),) * 2,
         (lambda rows: rows.where(F.rand(7) < 2),) * 2,

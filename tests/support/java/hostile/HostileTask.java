@@ -1,6 +1,5 @@
 package hostile;
 
-import java.io.File;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
@@ -16,18 +15,36 @@ import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
+import org.apache.kafka.connect.source.SourceTaskContext;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Counts from the committed number up to `limit`, one record in each poll; after 3 not before the file `gate` is there. */
+/**
+ * Counts in the source partition `counter` from the committed number up to `limit`, one record in each poll; after 3 not
+ * before the file `gate` is there.
+ */
 public class HostileTask extends SourceTask {
     private static final Logger LOG = LoggerFactory.getLogger(HostileTask.class);
-    static final Map<String, String> PARTITION = Map.of("counter", "c");
     Map<String, String> config;
+    Map<String, String> sourcePartition;
     long number;
     private boolean failed;
     private Sensor polls;
     private int calls;
+
+    static {
+        HostileConnector.asked("task.static");
+    }
+
+    public HostileTask() {
+        HostileConnector.asked("task.constructor");
+    }
+
+    @Override
+    public void initialize(SourceTaskContext given) {
+        HostileConnector.asked("task.initialize");
+        super.initialize(given);
+    }
 
     @Override
     public String version() {
@@ -37,7 +54,9 @@ public class HostileTask extends SourceTask {
     @Override
     public void start(Map<String, String> properties) {
         config = properties;
-        Map<String, Object> offset = context.offsetStorageReader().offset(PARTITION);
+        HostileConnector.halt(config, "task.start");
+        sourcePartition = Map.of("counter", config.getOrDefault("counter", "c"));
+        Map<String, Object> offset = context.offsetStorageReader().offset(sourcePartition);
         // A Long, as from Java Connect, also if an Integer was stored: this cast fails for anything else.
         number = offset == null ? 0 : (Long) offset.get("number");
         LOG.info("begins after {}", number);
@@ -73,8 +92,8 @@ public class HostileTask extends SourceTask {
         headers.addLong("number", number);
         Map<String, Object> offset = how().equals("lists") ? Map.of("number", List.of(1)) : Map.of("number", number);
         String topic = how().equals("topicless") ? null : config.get("topic");
-        SourceRecord record = new SourceRecord(PARTITION, offset, topic, null, Schema.STRING_SCHEMA, "k" + number,
-            Schema.INT64_SCHEMA, number, timestamp(), headers);
+        SourceRecord record = new SourceRecord(sourcePartition, offset, topic, null, Schema.STRING_SCHEMA,
+            config.getOrDefault("counter", "k") + number, Schema.INT64_SCHEMA, number, timestamp(), headers);
         if (how().equals("boundaries")) {
             if (number % 4 == 0) context.transactionContext().commitTransaction(number % 8 == 0 ? equal(record) : record);
             if (number % 4 == 2) context.transactionContext().abortTransaction(record);
@@ -121,11 +140,9 @@ public class HostileTask extends SourceTask {
         }
     }
 
-    /** Let the JVM end as by kill -9, at every third call of the step, as often as there are files in the folder `halts`. */
+    /** As `HostileConnector.halt`, at every third call of the step. */
     final void halt(String step) {
-        if (!step.equals(config.get("halt")) || ++calls % 3 != 0) return;
-        File[] left = new File(config.get("halts")).listFiles();
-        if (left.length > 0 && left[0].delete()) Runtime.getRuntime().halt(137);
+        if (step.equals(config.get("halt")) && ++calls % 3 == 0) HostileConnector.halt(config, step);
     }
 
     final boolean is(String where) {
@@ -138,6 +155,7 @@ public class HostileTask extends SourceTask {
 
     @Override
     public void stop() {
+        HostileConnector.halt(config, "task.stop");
         if (is("stop")) HostileConnector.die(how());
     }
 }

@@ -6,6 +6,7 @@ import org.apache.kafka.connect.connector.Task;
 public class NotedConnector extends HostileConnector {
     @Override
     public Class<? extends Task> taskClass() {
+        super.taskClass();
         return NotedTask.class;
     }
 }

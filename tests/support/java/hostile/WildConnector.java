@@ -27,10 +27,11 @@ public class WildConnector extends HostileConnector {
         return new Config(List.of(new ConfigValue("wild", "count", List.of(), List.of(left + " of " + MADE.size()))));
     }
 
-    /** One task more each time, if it is to grow, up to `most`. */
+    /** One task more each time, if it is to grow, up to `most`; or a configuration that says what the offset reader answers. */
     @Override
     public List<Map<String, String>> taskConfigs(int most) {
         List<Map<String, String>> one = super.taskConfigs(most);
+        if (one.get(0).getOrDefault("wild", "").equals("offsets")) return List.of(ReadOffsets.of(context().offsetStorageReader()));
         if (!one.get(0).getOrDefault("wild", "").equals("grow")) return one;
         if (++asked < most) new Thread(() -> context().requestTaskReconfiguration()).start();
         return Collections.nCopies(asked, one.get(0));

@@ -3,12 +3,21 @@ package hostile;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeSet;
+import javax.management.JMException;
+import javax.management.MBeanAttributeInfo;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
 import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.SchemaBuilder;
+import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -67,8 +76,17 @@ public class WildTask extends HostileTask {
             case "context" -> {
                 return List.of(record(number, null, "" + (context.transactionContext() != null)));
             }
+            case "offsets" -> {
+                return List.of(record(number, null, ReadOffsets.of(context.offsetStorageReader()).toString()));
+            }
             case "jackson" -> {
                 return List.of(record(number, null, new ObjectMapper().version().toString()));
+            }
+            case "beans" -> {
+                return List.of(record(number, null, beans()));
+            }
+            case "values" -> {
+                return values();
             }
             case "resources" -> {
                 return List.of(record(number, null, firstCodec()));
@@ -76,6 +94,42 @@ public class WildTask extends HostileTask {
             default -> { }
         }
         return List.of(record(number, null, "3"));
+    }
+
+    /** The MBeans of plugins' metrics, each with its attributes. */
+    private static String beans() {
+        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+        TreeSet<String> found = new TreeSet<>();
+        try {
+            for (ObjectName name : server.queryNames(new ObjectName("kafka.connect:type=plugins,*"), null)) {
+                TreeSet<String> attributes = new TreeSet<>();
+                for (MBeanAttributeInfo one : server.getMBeanInfo(name).getAttributes()) attributes.add(one.getName());
+                found.add(name + " " + String.join(" ", attributes));
+            }
+        } catch (JMException error) {
+            throw new IllegalStateException(error);
+        }
+        return String.join("\n", found);
+    }
+
+    /** Bytes, a buffer that was partly read, a struct, and an object that Connect has no schema for. */
+    private List<SourceRecord> values() {
+        Schema schema = SchemaBuilder.struct().field("a", Schema.INT32_SCHEMA).build();
+        ByteBuffer buffer = ByteBuffer.wrap(new byte[] {9, 1, -2});
+        buffer.get();
+        Object strange = new Object() {
+            @Override
+            public String toString() {
+                return "strange";
+            }
+        };
+        return List.of(
+            record(Schema.BYTES_SCHEMA, new byte[] {0, -1}), record(Schema.BYTES_SCHEMA, buffer),
+            record(schema, new Struct(schema).put("a", 1)), record(null, strange));
+    }
+
+    private SourceRecord record(Schema schema, Object value) {
+        return new SourceRecord(sourcePartition, Map.of("number", number), config.get("topic"), schema, value);
     }
 
     /** The jar of the first service file that code finds which looks for a codec of Jackson. */
@@ -100,7 +154,7 @@ public class WildTask extends HostileTask {
     private SourceRecord record(Object position, Integer partition, String value) {
         Map<String, Object> offset = new HashMap<>();
         offset.put("number", position);
-        return new SourceRecord(PARTITION, offset, config.get("topic"), partition, Schema.STRING_SCHEMA, value);
+        return new SourceRecord(sourcePartition, offset, config.get("topic"), partition, Schema.STRING_SCHEMA, value);
     }
 
     /** An exception that cannot say what it is. */

@@ -13,14 +13,18 @@ import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** A transform that does what its property `how` says to records whose value is a multiple of `every`. */
 public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable {
+    private static final Logger LOG = LoggerFactory.getLogger(Odd.class);
     private String how;
     private long every;
     private int failures;
     private long seen;
     private String halts;
+    private Object type;
 
     @Override
     public String version() {
@@ -29,6 +33,7 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
 
     @Override
     public ConfigDef config() {
+        if ("transform.config".equals(System.getProperty("hostile.hangs"))) hang();
         return new ConfigDef()
             .define("how", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "What happens.")
             .define("every", ConfigDef.Type.LONG, 2, ConfigDef.Range.atLeast(1), ConfigDef.Importance.LOW, "To which records.")
@@ -42,6 +47,8 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
         how = (String) values.get("how");
         every = (Long) values.get("every");
         halts = (String) values.get("halts");
+        type = properties.get("type");
+        LOG.debug("is configured: {}", how);
         if (how.equals("hang in configure")) hang();
     }
 
@@ -52,14 +59,11 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
 
     @Override
     public SourceRecord apply(SourceRecord record) {
-        // As HostileTask.halt.
-        if (++seen % 3 == 0 && !halts.isEmpty()) {
-            File[] left = new File(halts).listFiles();
-            if (left.length > 0 && left[0].delete()) Runtime.getRuntime().halt(137);
-        }
+        if (++seen % 3 == 0) halt(halts);
         if ((Long) record.value() % every != 0) return record;
         return switch (how) {
             case "drop" -> null;
+            case "hang in close" -> record;
             case "hang in apply" -> hang();
             case "throw" -> throw new DataException("number " + record.value() + " is refused");
             case "error" -> throw new StackOverflowError("too deep");
@@ -74,6 +78,8 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
                 yield record;
             }
             case "mute" -> throw new Mute();
+            case "type" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(),
+                Schema.STRING_SCHEMA, String.valueOf(type), record.timestamp());
             case "text" -> record.newRecord(record.topic(), record.kafkaPartition(), record.keySchema(), record.key(),
                 Schema.STRING_SCHEMA, "number " + record.value(), record.timestamp());
             case "partition" -> record.newRecord(record.topic(), -1, record.keySchema(), record.key(), record.valueSchema(), record.value(), record.timestamp());
@@ -81,6 +87,12 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
                 String.valueOf(Thread.currentThread().getContextClassLoader() == getClass().getClassLoader()), record.timestamp());
             default -> throw new IllegalStateException(how);
         };
+    }
+
+    /** Let the JVM end as by kill -9, as often as there are files in a folder, if one is given. */
+    static void halt(String folder) {
+        File[] left = folder.isEmpty() ? new File[0] : new File(folder).listFiles();
+        if (left.length > 0 && left[0].delete()) Runtime.getRuntime().halt(137);
     }
 
     /** An exception that cannot say what it is. */
@@ -109,5 +121,6 @@ public class Odd implements Transformation<SourceRecord>, Versioned, Monitorable
     @Override
     public void close() {
         System.out.println("An Odd is closed: " + how);
+        if (how.equals("hang in close")) hang();
     }
 }

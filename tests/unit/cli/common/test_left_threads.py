@@ -1,4 +1,4 @@
-"""The end of a process in which plugins left threads."""
+"""The end of a process in which plugins' threads still run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log on stderr looks like."""
+"""The format of the log on stderr."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def same_levels() -> Iterator[None]:
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the log up in a format, as in a process that begins."""
+    """Set the log up in a format, as at the start of a process."""
 
     def set_up(log_format: str, *, tracebacks: bool = False) -> None:
-        # Pytest's own handlers are added after fixtures.
+        # Pytest adds its own handlers after fixtures have run.
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         log_to_stderr("INFO", log_format, tracebacks=tracebacks)
 
@@ -105,7 +105,7 @@ def test_other_loggers_are_shown_from_warnings_up(begin: Callable[[str], None], 
 
 
 @pytest.mark.parametrize("above", [True, False])
-def test_others_are_heard_from_the_level_that_an_operator_set(
+def test_other_loggers_are_shown_from_the_level_an_operator_set(
     begin: Callable[[str], None], capsys: pytest.CaptureFixture[str], above: bool
 ):
     begin("text")
@@ -115,7 +115,7 @@ def test_others_are_heard_from_the_level_that_an_operator_set(
     assert "heard" in capsys.readouterr().err
 
 
-def test_others_are_heard_where_the_root_loggers_level_was_changed(
+def test_other_loggers_are_shown_where_the_root_level_was_changed(
     begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ):
     begin("text")

@@ -28,7 +28,7 @@ asyncio.run(run())
 @pytest.mark.parametrize("body", [_THREAD, _LOOP], ids=["thread", "loop"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_command_stops_in_order_at_a_signal(body: str, number: signal.Signals) -> None:
-    # The thread's handlers are set after "ready": a signal before them ends the process at once, as documented.
+    # The thread sets its handlers after "ready". An earlier signal ends the process at once, as documented.
     source = _UNTIL_ASKED.format(module="asyncio", body=body)
     if body is _THREAD:
         source = source.replace("await_stop(lambda: None)", "await_stop(lambda: print('watched', flush=True))")
@@ -41,7 +41,7 @@ def test_a_command_stops_in_order_at_a_signal(body: str, number: signal.Signals)
     assert process.returncode == 0
 
 
-def test_an_error_of_the_watch_ends_the_wait() -> None:
+def test_an_error_of_the_callback_ends_the_wait() -> None:
     source = "from fencepost.cli.common.signals import await_stop\nawait_stop(lambda: 1 / 0)"
     done = subprocess.run([sys.executable, "-c", source], stderr=subprocess.PIPE, text=True, check=False)
     assert "ZeroDivisionError" in done.stderr

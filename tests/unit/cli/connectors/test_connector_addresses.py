@@ -1,4 +1,4 @@
-"""Where `fencepost connectors` finds workers, and how they know each other."""
+"""How `fencepost connectors` finds workers, and how workers know each other's addresses."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ def test_changes_are_new_states_new_workers_and_deletions() -> None:
 
 
 class Worker(threading.Thread):
-    """A worker that is down, then fails, and then answers."""
+    """A worker that first is down, then answers with an error, and then succeeds."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        # Connections are refused until it listens.
+        # Until the worker listens, connections are refused.
         self._server = socket.socket()
         self._server.bind(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]

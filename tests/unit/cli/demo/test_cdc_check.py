@@ -1,4 +1,4 @@
-"""The demo's replay notices what must never happen."""
+"""The demo's replay of changes finds what must never happen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def opened() -> _Replay:
     return replay
 
 
-def test_whole_transfers_are_sound():
+def test_complete_transfers_are_accepted():
     replay = opened()
     replay.apply((5, 1), [row(CHECKING, 1, 900), row(SAVINGS, 2, 1_100), row(TRANSFERS, 1, 0, op="c")])
     assert (replay.misfits, replay.torn, replay.wrong_sums) == (0, set(), 0)

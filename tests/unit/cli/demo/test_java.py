@@ -18,7 +18,7 @@ from fencepost.cli.demo.workers import DemoWorker
 
 
 class _StubbornWorker(DemoWorker):
-    """A worker that does not stop when it is asked to. It leaves the status that its process ended with."""
+    """A worker that ignores SIGTERM; stores the exit status of its process."""
 
     @contextmanager
     def running(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -35,7 +35,7 @@ class _StubbornWorker(DemoWorker):
 def test_without_a_network_the_demo_names_what_it_needs_before_it_starts_anything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # MariaDB's programs, which are for some machines only, come last.
+    # MariaDB's programs exist only for some platforms, so they come last.
     monkeypatch.setattr(java, "require_machine", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")

@@ -1,4 +1,4 @@
-"""`fencepost new connector`. tests/broker/cli/test_new_connector.py runs the tests that it writes."""
+"""`fencepost new connector`. tests/broker/cli/test_new_connector.py runs the generated tests."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_a_package_has_an_entry_point_tests_and_ci(tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("command", [["new", "connector", "my-source"], ["init", "worker.properties"]])
 def test_files_that_cannot_be_written_to_their_end_are_removed_again(tmp_path: Path, command: list[str]) -> None:
-    # Bytecode that is cut at the limit would break every later import.
+    # Without bytecode, because a truncated .pyc file would break every later import.
     limited = (
         "import resource, runpy, sys; sys.dont_write_bytecode = True; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); runpy.run_module('fencepost')"
     )
     run = [sys.executable, "-c", limited, *command]
-    # `make coverage` would write a file of its own in that process.
+    # `make coverage` would write its data file in that process.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     told = subprocess.run(run, check=False, cwd=tmp_path, capture_output=True, text=True, env=environment)
 
@@ -116,5 +116,9 @@ def test_the_command_says_how_to_run_the_tests(tmp_path: Path, monkeypatch: pyte
     result = CliRunner().invoke(cli, ["new", "connector", "my-source"])
 
     assert result.exit_code == 0, result.output
-    assert "pytest" in result.output
+    assert "in the environment where fencepost is installed: cd my-source && pip install -e '.[test]'" in result.output
+    # In another environment, pip would take any package that has the name.
+    readme = (tmp_path / "my-source" / "README.md").read_text()
+    before, _ = readme.split("pip install -e '.[test]'")
+    assert "In the environment where fencepost is installed" in before
     assert (tmp_path / "my-source" / "pyproject.toml").exists()

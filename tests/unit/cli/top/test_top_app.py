@@ -1,8 +1,9 @@
-"""The application of `fencepost top` on a herder that keeps everything in dicts."""
+"""The application `fencepost top` with the model herder."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ _SECONDS = 120
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are asked more often than people could read."""
-    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.1)
+    """`fencepost top` refreshes more often than by default."""
+    monkeypatch.setattr(top_app, "_REFRESH_SECONDS", 0.1)
 
 
 def _names(app: TopApp) -> list[str]:
@@ -104,8 +105,8 @@ def test_a_workers_refusal_is_shown(tmp_path: Path) -> None:
         apis.call(use())
 
 
-def test_it_may_be_closed_while_answers_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.005)
+def test_top_may_be_closed_while_answers_arrive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(top_app, "_REFRESH_SECONDS", 0.005)
     (tmp_path / "lines").write_text("one\n")
     config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines"), "topic": "t"}
     with RestApis() as apis:
@@ -158,7 +159,70 @@ def test_details_leave_room_for_connectors_in_a_low_terminal(tmp_path: Path) -> 
             app = TopApp(api.url)
             async with app.run_test(size=(50, 12)) as pilot:
                 await _until(pilot, lambda: app.query_one("#detail").size.height > 1)
-                # The table has its head and two connectors.
+                # The table has its header and two connectors.
                 assert app.query_one(DataTable).size.height >= 3
 
         apis.call(use())
+
+
+def _seen(app: TopApp) -> list[str]:
+    """The lines of the terminal, as a person sees them."""
+    return [strip.text.strip() for strip in app.screen._compositor.render_strips()]
+
+
+def _row(tasks: int) -> dict[str, Any]:
+    return {
+        "state": "RUNNING", "worker_id": "w:1", "class": "Source", "error": None, "rate": 0.0, "lag": None, "open_since": None,
+        "last_commit": None, "restarts": 0, "skipped": 0, "records": 0,
+        "tasks": [{"id": number, "state": "RUNNING", "worker_id": "w:1"} for number in range(tasks)],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("connectors", "tasks"), [(7, 7), (30, 2), (1, 40)])
+def test_no_line_is_out_of_sight_in_80_by_24_characters_without_a_sign(
+    connectors: int, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another answer would bring the sign up to date.
+    monkeypatch.setattr(top_app, "_REFRESH_SECONDS", 600.0)
+    rows = {f"c{number:02}": _row(tasks) for number in range(connectors)}
+    figures = [{**_row(0), "task": number} for number in range(tasks)]
+    answer: dict[str, Any] = {
+        "worker_id": "w:1", "group_id": "shop", "silent": {}, "exactly_once": "enabled", "breaking": [], "rows": rows,
+        "workers": {f"w{number}:1": {"tasks": 1, "connectors": 1, "version": None, "started": None} for number in range(9)},
+        "membership": None, "now": 0,
+    }  # fmt: skip
+
+    async def overview(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    async def one(_: web.Request) -> web.Response:
+        return web.json_response({"tasks": figures})
+
+    def counted(app: TopApp) -> tuple[int, int, int]:
+        """How many lines of the table are above, in and below what is seen, by what is seen alone."""
+        lines = _seen(app)
+        above = next((int(found[1]) for line in lines if (found := re.search(r"(\d+) more above", line))), 0)
+        below = next((int(found[1]) for line in lines if (found := re.search(r"(\d+) more below", line))), 0)
+        return above, sum(bool(re.match(r"(c\d\d|task \d+) +RUNNING", line)) for line in lines), below
+
+    async def use() -> None:
+        served = web.Application()
+        served.router.add_get(top_app.OVERVIEW, overview)
+        served.router.add_get("/ui/api/connectors/{name}", one)
+        async with TestServer(served) as server:
+            app = TopApp(str(server.make_url("/")))
+            async with app.run_test(size=(80, 24)) as pilot:
+                await _until(pilot, lambda: len(_names(app)) == connectors)
+                await pilot.press("space")
+                every = connectors + tasks
+                await _until(pilot, lambda: len(_names(app)) == every)
+                await _until(pilot, lambda: sum(counted(app)) == every)
+                above, seen, below = counted(app)
+                assert (above, seen + below) == (0, every)
+                assert (below > 0) == (every > seen)
+                # As the wheel of a mouse does, which leaves the cursor where it is.
+                app.query_one(DataTable).scroll_end(animate=False)
+                await _until(pilot, lambda: counted(app)[2] == 0 and sum(counted(app)) == every)
+                assert counted(app)[0] == every - counted(app)[1]
+
+    asyncio.run(use())

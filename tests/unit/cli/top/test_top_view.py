@@ -1,4 +1,4 @@
-"""What `fencepost top` shows, without a terminal."""
+"""The tables of `fencepost top`, without a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from fencepost.cli.top.top_view import (
     age,
     columns_for,
     figure,
+    first_workers,
     group_text,
+    hidden_text,
     lines,
     problems,
     sparkline,
@@ -153,7 +155,7 @@ def test_a_sparkline_ends_with_the_newest_rates(rates: tuple[float, ...], shown:
     ("value", "shown"),
     [(None, ""), (0.4, "0"), (12_345, "12,345"), (999_999, "999,999"), (3_210_000, "3.21M"), (5e9, "5G"), (2e12, "2T")],
 )
-def test_figures_are_short(value: float | None, shown: str):
+def test_numbers_are_abbreviated(value: float | None, shown: str):
     assert figure(value) == shown
 
 
@@ -161,7 +163,7 @@ def test_figures_are_short(value: float | None, shown: str):
     ("seconds", "shown"),
     [(-5, "0s"), (12, "12s"), (99, "99s"), (180, "3m"), (7_200, "2h"), (3 * 86_400, "3d")],
 )
-def test_ages_are_short(seconds: int, shown: str):
+def test_ages_are_abbreviated(seconds: int, shown: str):
     assert age(_NOW - seconds * 1000, _NOW) == shown
 
 
@@ -179,7 +181,7 @@ def test_the_group_is_summed_up_and_its_problems_are_named():
     assert problems(answer) == [
         "These workers break exactly-once delivery: v:1", "u:1 does not answer: it is away", "The group is rebalancing",
     ]  # fmt: skip
-    assert worker_lines(answer, 3) == [
+    assert worker_lines(answer, 60) == [
         "v:1  2 connectors  3 tasks  version 0.2.0  up 2m",
         "w:1  0 connectors  1 task  answers this",
         "idle:1  0 connectors  0 tasks",
@@ -189,9 +191,25 @@ def test_the_group_is_summed_up_and_its_problems_are_named():
 def test_of_many_workers_those_with_most_tasks_are_listed():
     answer = _answer({}, workers={f"w{number}:1": _worker(number) for number in range(10)})
 
-    assert worker_lines(answer, 7)[0] == "w9:1  0 connectors  9 tasks"
-    assert worker_lines(answer, 7)[-2:] == ["w4:1  0 connectors  4 tasks", "and 4 more"]
-    assert len(worker_lines(answer, 10)) == 10
+    assert first_workers(answer, 60, 7)[0] == "w9:1  0 connectors  9 tasks"
+    assert first_workers(answer, 60, 7)[-2:] == [
+        "w4:1  0 connectors  4 tasks", "and 4 more, 1 without tasks: w lists all",
+    ]  # fmt: skip
+    assert len(first_workers(answer, 60, 10)) == 10
+    assert len(worker_lines(answer, 60)) == 10
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 78])
+def test_versions_and_ages_of_workers_with_long_names_are_never_cut(width: int):
+    names = ["fencepost-10.fencepost.data.svc:8083", "connect." + "long-domain." * 9 + "example:8083", "w:1"]
+    workers = {name: _worker(12, 3, "0.1.0", _NOW - 120_000) for name in names}
+    shown = worker_lines(_answer({}, workers=workers, worker_id=""), width)
+
+    assert all(len(line) <= width for line in shown), shown
+    assert all(line.endswith("  3 c 12 t 0.1.0 up 2m") for line in shown)
+    hosts = [line.split()[0] for line in shown]
+    assert [host[-5:] for host in hosts if host != "w:1"] == [":8083", ":8083"]
+    assert all(any(host.startswith(name[:5]) for host in hosts) for name in names)
 
 
 def test_traces_belong_to_the_connector_or_to_one_task():
@@ -206,3 +224,18 @@ def test_traces_belong_to_the_connector_or_to_one_task():
     assert traces(status, 1) == "Task 1 on v:1 is FAILED: second\\x1b\n\nTraceback:\n  line\nsecond\\x1b"
     assert traces(status) == f"The connector on w:1 is FAILED: first\n\nfirst\n\n{traces(status, 1)}"
     assert traces(status, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "room", "told"),
+    [
+        (5, 0, 5, ""),
+        (6, 0, 5, "1 more below"),
+        (6, 1, 5, "1 more above"),
+        (2_000, 10, 5, "10 more above, 1,985 more below"),
+        (3, 0, -1, "3 more below"),
+        (0, 0, 5, ""),
+    ],
+)
+def test_lines_out_of_sight_are_counted(count: int, first: int, room: int, told: str):
+    assert hidden_text(count, first, room) == told

@@ -1,4 +1,4 @@
-"""What is said of open transactions: that there are none, and the command that ends one, to be pasted."""
+"""Messages about open transactions: that there are none, and the command that ends one, ready to be pasted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from fencepost.cli import main
 from fencepost.cli.common.cluster_options import asks_cluster
 from fencepost.cli.topics import transactions
-from fencepost.cli.topics.tail import told_of_open
+from fencepost.cli.topics.tail import open_transaction_text
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.producer.transaction import ProducerIdentity
 
@@ -44,8 +45,9 @@ def open_ones(monkeypatch: pytest.MonkeyPatch) -> list[OpenTransaction]:
 
 
 def listed(*options: str) -> str:
-    given = ["list", "--bootstrap-server", "b:1", *options]
-    result = CliRunner().invoke(transactions.transactions, given, catch_exceptions=False)
+    given = ["transactions", "list", "--bootstrap-server", "b:1", *options]
+    # A command keeps its first help option, which is `-h` only below its program.
+    result = CliRunner().invoke(main.cli, given, catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
@@ -93,7 +95,7 @@ def test_the_command_that_ends_a_transaction_can_be_pasted(
     @click.command()
     @asks_cluster
     def shows(*_: Any, **__: Any) -> None:
-        click.echo(told_of_open(OPEN, "t", {0: 3}))
+        click.echo(open_transaction_text(OPEN, "t", {0: 3}))
 
     said = CliRunner().invoke(shows, given, catch_exceptions=False).output
     _, _, command = said.partition("If its task is gone: ")

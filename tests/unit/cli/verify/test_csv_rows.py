@@ -1,4 +1,4 @@
-"""What JsonConverter makes of typed columns is equal to the texts of the file."""
+"""JsonConverter's JSON of typed columns is equal to the texts of the file."""
 
 from __future__ import annotations
 
@@ -63,6 +63,15 @@ def test_decimals_of_a_schema_envelope_are_numbers(file: Path) -> None:
     payloads = [{"id": 1, "price": "AJY="}, {"id": 2, "price": "/w=="}]
 
     assert _compared(file, [{"schema": schema, "payload": payload} for payload in payloads]).sound
+
+
+def test_a_quoted_empty_field_is_an_empty_text_or_null(file: Path) -> None:
+    file.write_text('id,name,note\n1,"",a\n2,,b\n3,"",c\n')
+    letters = [b'3,"",c\n']
+
+    values = [{"id": 1, "name": "", "note": "a"}, {"id": 2, "name": None, "note": "b"}]
+    assert _compared(file, values, letters).sound
+    assert _compared(file, [values[0], {**values[1], "name": " "}], letters).lost == 1
 
 
 def test_columns_are_found_by_their_names(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is lost, doubled and out of order is found, and nothing else."""
+"""The check finds lost, duplicate and unordered numbers, and reports nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.cli.verify.number_check import (
 
 
 def _found(*numbers: int, first: int | None = 1) -> PartitionFindings:
-    """What is found of numbers in one partition."""
+    """The findings for numbers in one partition."""
     check = NumberCheck(first)
     for number in numbers:
         check.see("p", number, 0)

@@ -1,4 +1,4 @@
-"""Rows of files and JSON values that records became are equal where they say the same."""
+"""Rows of files are equal to the JSON values of their records if these have the same meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connector of files that are renamed while it reads them, without a worker."""
+"""A file connector without a worker, whose files are renamed while it reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.connectors.support import ConnectorContext, read, start
 
 
 class Offsets(Committed):
-    """Committed offsets, and what happens once when some were read."""
+    """Committed offsets, with an action that is run once after some are read."""
 
     then: Callable[[], object] = bool
 
@@ -33,7 +33,7 @@ class Offsets(Committed):
 
 
 class Reader:
-    """A connector and its tasks, with the committed offsets and the rows that were committed."""
+    """A connector and its tasks, with the committed offsets and rows."""
 
     def __init__(self, files: object, **properties: str) -> None:
         self.properties = config(files, **{"format": "text", "files_poll_interval_ms": "3600000", **properties})
@@ -50,7 +50,7 @@ class Reader:
         given: Callable[[], object] = bool,
         started: Callable[[], object] = bool,
     ) -> list[dict[str, str]]:
-        """Start the connector again, and all tasks with what it gives them.
+        """Start the connector again, and all tasks with its new configurations.
 
         `found` is called when the connector has found the files, `given` when it has distributed them, `started` when a
         task has read offsets.
@@ -59,7 +59,7 @@ class Reader:
         context.offset_reader = self.offsets  # type: ignore[assignment]
         connector.context = context
         connector.start(self.properties)
-        # It scans again in `look` alone.
+        # The connector scans again only in `look`.
         connector.stop()
         self.connector = connector
         found()
@@ -68,7 +68,7 @@ class Reader:
     def look(
         self, most: int = 1, *, given: Callable[[], object] = bool, started: Callable[[], object] = bool
     ) -> list[dict[str, str]]:
-        """Start all tasks with what the same connector gives them after another scan, as `restart` does."""
+        """Scan again with the same connector, and start all tasks with its configurations, like `restart`."""
         self.connector._watch._look()
         return self._distribute(most, given, started)
 
@@ -83,14 +83,14 @@ class Reader:
         return configs
 
     def poll(self, *, commits: bool = True) -> bool:
-        """Poll all tasks once. Return whether there was something."""
+        """Poll all tasks once. Return whether any returned rows."""
         found = self._polled()
         if commits:
             self._commit(found)
         return bool(found)
 
     def poll_before_commit(self) -> Callable[[], None]:
-        """Poll all tasks once. Return what commits their records."""
+        """Poll all tasks once. Return a function that commits their records."""
         found = self._polled()
         return lambda: self._commit(found)
 
@@ -118,7 +118,7 @@ def lines(*numbers: int) -> list[str]:
 
 
 def rotate(folder: Path, content: str) -> None:
-    """As logrotate does: log -> log.1 -> log.2, and a new log."""
+    """Rotate like logrotate: log -> log.1 -> log.2, and a new log."""
     for name, new in (("log.1", "log.2"), ("log", "log.1")):
         if (folder / name).exists():
             (folder / name).rename(folder / new)

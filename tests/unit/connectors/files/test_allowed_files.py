@@ -1,4 +1,4 @@
-"""The file connectors read where the worker lets them: in `start`, in `poll`, and where Spark's executors read."""
+"""The file connectors read only files that the worker allows: in `start`, in `poll`, and on Spark's executors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def allowed(folder: Path) -> AllowedPaths:
 
 
 def started(kind: str, path: Path, allowed: AllowedPaths) -> SourceTask:
-    """A task as the connector makes it."""
+    """A task that the connector configured and the test started."""
     connector, name = _connector(kind)
     config = {"topic": "t", name: str(path), **FORMATS[kind]}
     start_connector(connector, config, allowed)

@@ -1,4 +1,4 @@
-"""Rows that cannot be read, with `errors.tolerance=all`: what passes, what is refused, and where it was."""
+"""Unreadable rows with `errors.tolerance=all`: the accepted rows, the refused ones, and their positions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.connectors.support import CommittedOffsets, read
 
 
 def read_tolerant(path: Path, **properties: str) -> tuple[list[Any], list[RefusedRow]]:
-    """The rows of a file, and what is refused of it, as the engine would read them."""
+    """The rows of a file, and its refused rows, as the engine would read them."""
     [task] = tasks(config(path, **properties))
     rows: list[Any] = []
     refused: list[RefusedRow] = []
@@ -199,7 +199,7 @@ def test_a_line_end_that_is_written_in_two_parts_is_one(
     restarted: bool,
 ) -> None:
     monkeypatch.setattr(restart_point, "RESTART_BYTES", restart_bytes)
-    monkeypatch.setattr(growing_file, "WAIT_SECONDS", growing_file.LOOK_SECONDS)
+    monkeypatch.setattr(growing_file, "WAIT_SECONDS", growing_file.CHECK_SECONDS)
 
     def read_in_parts(**properties: str) -> list[Any]:
         path = tmp_path / properties["format"]

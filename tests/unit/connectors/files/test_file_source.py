@@ -132,7 +132,7 @@ def test_files_are_distributed_to_tasks_and_each_resumes_from_its_position(tmp_p
 
 
 def test_task_configs_name_the_files_and_do_not_change_with_tasks_max(tmp_path: Path) -> None:
-    """So the connector may promise that source partitions follow them."""
+    """The connector may therefore promise that source partitions follow task configurations."""
     for number in range(12):
         (tmp_path / str(number)).write_text("")
     connector = FileSourceConnector()
@@ -192,7 +192,7 @@ def test_a_file_that_does_not_exist_is_an_error_at_the_start(path: Path) -> None
         ({"format": "text", "topic": ".."}, "topic", "is not '.' or '..'"),
     ],
 )
-def test_properties_that_will_not_do_are_blamed(properties: dict[str, str], blamed: str, message: str) -> None:
+def test_invalid_properties_are_named_in_errors(properties: dict[str, str], blamed: str, message: str) -> None:
     errors = errors_of(**properties)
     assert list(errors) == [blamed]
     with pytest.raises(ConfigError, match=message):
@@ -243,7 +243,7 @@ def test_rows_that_a_file_passed_before_an_error_are_not_left_out(
     opens, system_open = count(), os.open
 
     def short_of_descriptors(path: Any, *args: Any, **options: Any) -> int:
-        # Its rows were found, and then it is checked that it is still the same file.
+        # Its rows were found before the check that it is still the same file.
         if path == str(second) and next(opens) == 1:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return system_open(path, *args, **options)
@@ -292,7 +292,9 @@ def test_a_line_feed_after_a_final_return_is_not_a_row(path: Path, encoding: str
         [task] = tasks(properties, offsets=offsets)
     with path.open("ab") as file:
         file.write("\n".encode(encoding))
-    assert task.poll() is None
+    found = task.poll()
+    # The stored offset has no identity, so a restarted task commits one, without a row.
+    assert read(found) == [] if restarted else found is None
     with path.open("ab") as file:
         file.write("b\r\nc\n".encode(encoding))
     assert read(task.poll()) == ["b", "c"]

@@ -1,4 +1,4 @@
-"""Many files of one task: which of them come in one batch, and that a look at them stays cheap."""
+"""One task with many files: which of them share a batch, and that scans stay cheap."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_small_files_come_in_one_batch_in_their_order_each_with_its_offset(tmp_p
 
 @pytest.mark.parametrize(("compress", "most"), [(bytes, 100), (gzip.compress, 140)])
 def test_files_are_added_to_a_batch_up_to_batch_bytes(tmp_path: Path, compress: Any, most: int) -> None:
-    """The size of compressed content shows when it is read, so one file of 40 bytes may exceed them."""
+    """The size of compressed content is known only when it is read, so one file of 40 bytes may exceed batch.bytes."""
     for number in range(5):
         (tmp_path / str(number)).write_bytes(compress(b"".join(b"%d %d\n" % (number, line) for line in range(10))))
     [task] = tasks(config(tmp_path / "*", format="text", batch_bytes="100"))
@@ -87,7 +87,7 @@ def test_an_error_of_a_file_comes_after_the_records_of_those_before_it(tmp_path:
     offsets = CommittedOffsets({str(tmp_path / "002"): 90})
     [task] = tasks(config(tmp_path / "*", format="text"), offsets=offsets)
     assert read(task.poll()) == ["0", "1"]
-    with pytest.raises(DataError, match="/002 has 2 bytes, but was read up to byte 90"):
+    with pytest.raises(DataError, match=r"/002 has 2 bytes, but its offset says .* read on from byte 90"):
         task.poll()
 
 
@@ -107,16 +107,16 @@ def test_a_poll_looks_at_some_of_many_idle_files_and_finds_each_that_grows(
     write(tmp_path, 50)
     task: Any = tasks(config(tmp_path / "*", format="text"))[0]
     batches_of(task)
-    monkeypatch.setattr(file_task, "LOOK_FILES", 10)
+    monkeypatch.setattr(file_task, "CHECKED_FILES", 10)
     looks: list[object] = []
     stat = os.stat
     monkeypatch.setattr(os, "stat", lambda path, **options: looks.append(path) or stat(path, **options))
-    assert not task._look()
+    assert not task._next_batch()
     assert len({str(path) for path in looks if str(path).startswith(str(tmp_path))}) == 10
     for number in (49, 0, 23):
         with (tmp_path / f"{number:03}").open("a") as file:
             file.write("more\n")
-        found = [row for _ in range(6) for batch in task._look() for row in read(_batch(batch))]
+        found = [row for _ in range(6) for batch in task._next_batch() for row in read(_batch(batch))]
         assert found == ["more"]
 
 
@@ -167,7 +167,7 @@ def test_a_file_changes_its_state_as_the_diagram_says(tmp_path: Path) -> None:
 def test_500_files_are_named_in_a_configuration_and_501_are_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, form: str
 ) -> None:
-    # The paths of tests are long.
+    # pytest's paths are long.
     monkeypatch.setattr(shares, "MOST_CHARACTERS", 1_000_000)
     write(tmp_path, count)
     connector = FileSourceConnector()
@@ -179,7 +179,7 @@ def test_500_files_are_named_in_a_configuration_and_501_are_packed(
 
 
 class Machine:
-    """A reader whose tasks list the files themselves, and look for missing ones at each poll."""
+    """A reader whose tasks list the files themselves, and look for missing files at each poll."""
 
     def __init__(self, folder: Path) -> None:
         for name in "abc":
@@ -188,7 +188,7 @@ class Machine:
         self.reader.read_all()
 
     def configured(self) -> dict[str, str]:
-        """A configuration that the connector makes now, for a task that starts later."""
+        """Make the configuration now, for a task that starts later."""
         [given] = self.reader.restart()
         assert TASK_RULE in given
         return given
@@ -228,7 +228,7 @@ def test_a_file_that_the_connector_has_not_seen_is_not_read(machine: Machine, tm
 
 
 def test_a_renamed_file_that_comes_after_its_task_has_started_is_an_error(machine: Machine, tmp_path: Path) -> None:
-    """Whose offset it goes on from is decided when the task starts."""
+    """A task decides at its start from which offset a renamed file goes on."""
     new = (tmp_path / "in" / "b").rename(tmp_path / "in" / "new")
     given = machine.configured()
     new.rename(tmp_path / "away")
@@ -297,7 +297,7 @@ def test_a_task_reads_a_file_once_the_connector_takes_it_to_be_whole(tmp_path: P
     [given] = reader.restart()
     assert given.keys() & {TASK_FILES, TASK_PACKED, TASK_RULE} == {TASK_RULE}
     assert sorted(reader.read_all()) == sorted(rows[::2])
-    # It is whole for the task alone.
+    # Only for the task, the file has settled.
     os.utime(young[0], ns=(0, 0))
     reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
     assert sorted(reader.read_all()) == sorted(rows[::2])

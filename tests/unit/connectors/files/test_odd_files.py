@@ -1,4 +1,4 @@
-"""Files that are not what they seem: archives, other encodings, names twice, numbers that do not fit."""
+"""Unexpected files: archives, other encodings, duplicate names, numbers that do not fit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _tar() -> bytes:
         (b"\x1f\x9d\x90", "compress"),
         (b"LZIP\x01\x0c", "lzip"),
         (b"\x89LZO\x00\r\n\x1a\n", "lzop"),
-        (lzma.compress(b"1\n2\n", lzma.FORMAT_ALONE), "lzma's format before xz"),
+        (lzma.compress(b"1\n2\n", lzma.FORMAT_ALONE), "old format of lzma"),
         (zlib.compress(b"1\n2\n"), "zlib"),
     ],
 )
@@ -176,7 +176,10 @@ def test_a_file_that_goes_away_while_it_is_opened_is_waited_for(path: Path, monk
 
 
 def stale_at(monkeypatch: pytest.MonkeyPatch, call: str, path: Path, times: int) -> list[str]:
-    """Let a call of the system fail for a file as often as a network file system's server has replaced it. Return the failures."""
+    """Make a system call fail with ESTALE, as when a network file system's server has replaced the file.
+
+    Returns the failures.
+    """
     failures: list[str] = []
     system: Any = getattr(os, call)
 

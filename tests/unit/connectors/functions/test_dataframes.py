@@ -34,7 +34,7 @@ class Part(InputPartition):
 
 
 class Reader(DataSourceStreamReader):
-    """Five rows of each offset, in two partitions."""
+    """Five rows for each offset, in two partitions."""
 
     committed: list[dict[str, Any]]
 
@@ -66,14 +66,14 @@ class Reader(DataSourceStreamReader):
 
 
 class OldReader(Reader):
-    """As before Spark 4.2."""
+    """A reader with the interface of Spark before 4.2."""
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         return {"rows": {"index": END}}
 
 
 class Rows(DataSource):
-    """Its reader is chosen by an option."""
+    """An option chooses its reader."""
 
     def schema(self) -> str:
         return "id INT, name STRING"
@@ -143,7 +143,7 @@ def test_the_offset_is_the_readers_offset_as_json() -> None:
 
 
 class OneOffset(Reader):
-    """Moves one dict on, and returns it each time."""
+    """Changes one dict in place and returns it each time."""
 
     at: dict[str, Any]
 
@@ -158,7 +158,7 @@ class OneOffset(Reader):
 
 
 class OneOffsetSimple(SimpleReader):
-    """Moves the offset on that it was given."""
+    """Changes the given offset in place."""
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
         rows, end = super().read(start)
@@ -251,7 +251,7 @@ def test_both_kinds_of_readers_pass_the_checks(check: Check, connector: type[Sou
 
 
 class NoRoute(Rows):
-    """Its reader fails."""
+    """streamReader() fails."""
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         del schema
@@ -259,7 +259,7 @@ class NoRoute(Rows):
 
 
 class NoOffset(Rows):
-    """Its reader's method fails."""
+    """A method of its reader fails."""
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         del schema
@@ -267,7 +267,7 @@ class NoOffset(Rows):
 
 
 class FailingReader(Reader):
-    """Has no latest offset."""
+    """latestOffset() fails."""
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         del start, limit
@@ -293,7 +293,7 @@ def test_a_failed_check_names_the_line_of_the_data_source() -> None:
 
 
 class Unstable(Rows):
-    """What it reads depends on when it was started."""
+    """Its rows depend on the time of its start."""
 
     started = itertools.count()
 
@@ -303,7 +303,7 @@ class Unstable(Rows):
 
 
 class UnstableReader(Reader):
-    """Numbers its rows from where it was started."""
+    """Numbers its rows from its own start on."""
 
     def __init__(self, first: int) -> None:
         super().__init__(arrow=False)

@@ -1,4 +1,4 @@
-"""What `@source` declares: properties of the function's own, and source partitions with a cursor each."""
+"""Declarations of `@source`: the function's own properties, and source partitions with a cursor each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_declared_properties_have_types_defaults_and_documentation() -> None:
     assert (keys["page.size"].type, keys["page.size"].default) == ("LONG", 100)
     assert (keys["since"].default, keys["since"].documentation) == ("2026-01-01", "The first day.")
     assert [keys[name].type for name in ("ratio", "fast", "tags")] == ["DOUBLE", "BOOLEAN", "LIST"]
-    # Others are misspelt ones.
+    # Other properties count as misspelt.
     assert not Echo().config().others_allowed
     assert source(echo)().config().others_allowed
 
@@ -122,6 +122,23 @@ def test_partitions_have_a_cursor_each() -> None:
         assert sorted(left) == ["apac-5", "apac-6", "us-5", "us-6"]
         assert not restarted.poll_once()
         assert restarted.at_end()
+
+
+def test_a_function_that_has_ended_waits_while_another_partition_has_rows() -> None:
+    called: list[str] = []
+
+    @source(partitions=["brief", "long"])
+    def regions(config: Mapping[str, Any], cursor: Any, partition: str) -> Iterator[tuple[Any, Any]]:
+        del config
+        called.append(partition)
+        start = (cursor or 0) + 1
+        for number in range(start, start + (1 if partition == "brief" else 100)):
+            yield {"id": number}, number
+
+    with run_task(regions, CONFIG | {"batch.rows": "5", "poll.interval.ms": "600000"}) as task:
+        batches = [task.poll() for _ in range(10)]
+    assert sum(len(batch.values) for batch in batches) == 1 + 9 * 5
+    assert called == ["brief", "long"]
 
 
 def test_partitions_are_shared_out_over_tasks() -> None:

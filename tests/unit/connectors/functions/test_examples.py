@@ -9,7 +9,7 @@ COUNTER = Path(__file__).parents[4] / "examples" / "counter.py"
 
 
 class CommittedNumber:
-    """The offset of the counter."""
+    """The committed offset of the counter."""
 
     def __init__(self, number: int | None) -> None:
         self.number = number

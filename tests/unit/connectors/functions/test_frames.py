@@ -42,7 +42,7 @@ def values(item: Any) -> list[Any]:
 
 
 class Export:
-    """Anything that exports a stream of Arrow."""
+    """An object that exports an Arrow stream."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return pa.table({"id": [1, 2], "name": ["a", None]}).__arrow_c_stream__(requested_schema)
@@ -172,7 +172,7 @@ def test_a_frame_after_a_retriable_error_is_yielded_again() -> None:
 
 @source(key="id")
 def tables(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Twenty rows in frames of four, and a row after each."""
+    """Four frames of four rows, each followed by a single row."""
     del config
     for number in range(cursor or 0, 20, 5):
         yield pa.table({"id": range(number, number + 4)}), number + 4
@@ -181,7 +181,7 @@ def tables(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
 
 @source
 def pages(config: Any, cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Twenty rows in frames of five."""
+    """Four frames of five rows."""
     del config
     for number in range(cursor or 0, 20, 5):
         yield pl.DataFrame({"id": range(number, number + 5)}), number + 5

@@ -196,7 +196,7 @@ def orders(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
 
 @source
 def records(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields what a task would return."""
+    """Yields the records that a task would return."""
     del config, cursor
     yield SourceRecord({}, {}, "rows"), 1
 

@@ -1,14 +1,19 @@
-"""Sources that are a function, and the short examples in README.md."""
+"""Sources that are functions, and the short examples in README.md."""
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from fencepost import ConfigError, DataError, RetriableError, source
@@ -29,7 +34,7 @@ def rows(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
 
 @source()
 def pages(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Rows whose cursor has two parts."""
+    """Rows with a cursor of two parts."""
     del config
     start = (cursor["page"], cursor["row"]) if cursor else (0, 0)
     for page, row in [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (2, 3)]:
@@ -39,7 +44,7 @@ def pages(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
 
 @source()
 def wrong(config: Mapping[str, str], cursor: Any) -> Iterator[Any]:
-    """Yields what the test gives."""
+    """Yields the test's items."""
     del cursor
     yield {"no pair": 1, "no cursor": ("row", None), "own name": ("row", {"cursor": 1})}[config["what"]]
 
@@ -142,6 +147,90 @@ def test_later_changes_within_a_yielded_row_have_no_effect() -> None:
     assert values == [{"by_name": {"id": number}, "in_list": [[number]]} for number in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(
+    "cursor",
+    [dt.date(2020, 1, 1), Decimal(1), b"x", [1], {"a": [1]}, {"a": {"b": 1}}, {1: 2}, np.int64(1), math.nan, 2**63],
+    ids=repr,
+)
+def test_a_cursor_that_cannot_be_stored_names_the_function(cursor: Any) -> None:
+    @source
+    def odd(config: Mapping[str, str], before: Any) -> Iterator[tuple[Any, Any]]:
+        del config, before
+        yield "row", cursor
+
+    where = rf"The source function .*odd, defined at {re.escape(__file__)}:\d+, yielded the cursor "
+    with run_task(odd, CONFIG) as task, pytest.raises(DataError, match=where):
+        task.poll()
+
+
+class _Place(NamedTuple):
+    kind: str
+    at: list[int]
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "rows"),
+    [
+        (lambda filled: ("gps", filled), [("gps", [1]), ("gps", [2])]),
+        (lambda filled: {"place": _Place("gps", filled)}, [{"place": ("gps", [1])}, {"place": ("gps", [2])}]),
+        (lambda filled: UserDict({"at": filled}), [{"at": [1]}, {"at": [2]}]),
+        (lambda filled: MappingProxyType({"at": {"deep": filled}}), [{"at": {"deep": [1]}}, {"at": {"deep": [2]}}]),
+    ],
+    ids=["tuple", "named tuple", "UserDict", "MappingProxyType"],
+)
+def test_a_list_within_any_container_may_be_filled_again(wrapped: Callable[[list[int]], Any], rows: list[Any]) -> None:
+    @source
+    def reused(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        filled = [0]
+        row = wrapped(filled)
+        for number in range((cursor or 0) + 1, 3):
+            filled[0] = number
+            yield row, number
+
+    with run_task(reused, CONFIG) as task:
+        assert task.poll().values == rows
+
+
+@pytest.mark.parametrize("column", ["", "data"])
+def test_a_buffer_behind_a_memoryview_may_be_filled_again(column: str) -> None:
+    @source
+    def reused(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        buffer = bytearray(1)
+        view = memoryview(buffer)
+        for number in range((cursor or 0) + 1, 3):
+            buffer[0] = number
+            yield {"data": view} if column else view, number
+
+    with run_task(reused, CONFIG) as task:
+        values = task.poll().values
+    assert [bytes(value["data"] if column else value) for value in values] == [b"\x01", b"\x02"]
+
+
+@pytest.mark.parametrize(
+    ("row", "advice"),
+    [
+        (dt.datetime(2020, 1, 1, microsecond=123456, tzinfo=dt.UTC), r"Give value\.isoformat\(\)"),
+        (dt.date(2020, 1, 1), r"Give value\.isoformat\(\)"),
+        (Decimal("1.1"), r"Give str\(value\)"),
+        (math.nan, "Give None"),
+        (-math.inf, "Give None"),
+        (np.uint64(2**64 - 1), r"Give value\.item\(\)"),
+        (np.float64("nan"), "Give None"),
+    ],
+)
+def test_a_row_of_another_type_is_refused_as_within_a_dict(row: Any, advice: str) -> None:
+    @source
+    def odd(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        if cursor is None:
+            yield row, 1
+
+    with run_task(odd, CONFIG) as task, pytest.raises(DataError, match=advice):
+        task.poll()
+
+
 def test_a_row_that_contains_itself_is_left_to_the_converter() -> None:
     endless: list[Any] = []
     endless.append(endless)
@@ -167,7 +256,7 @@ def test_numbers_that_have_no_meaning_are_refused(name: str, value: str) -> None
     [
         ("no pair", rf"wrong, defined at {__file__}:\d+, yielded an int: it must yield \(row, cursor"),
         ("no cursor", "yielded the cursor None"),
-        ("own name", "a dict with another name than 'cursor'"),
+        ("own name", "a dict whose only name is not 'cursor'"),
     ],
 )
 def test_anything_but_a_row_with_a_cursor_is_refused(what: str, message: str) -> None:
@@ -187,7 +276,7 @@ def test_a_missing_key_is_named() -> None:
 
 @source
 def bare(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """Needs no parentheses."""
+    """Uses the decorator without parentheses."""
     del config
     if cursor is None:
         yield "only", 1
@@ -195,7 +284,7 @@ def bare(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
 
 @source()
 def broken(config: Mapping[str, str], cursor: Any) -> Any:
-    """Fails as the test says."""
+    """Raises the test's error."""
     del cursor
     if config["how"] == "returns":
         return None
@@ -212,7 +301,7 @@ def broken_in_the_middle(config: Mapping[str, str], cursor: Any) -> Iterator[tup
 
 @source()
 def inclusive(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
-    """The row of the cursor comes again."""
+    """Starts with the cursor's own row again."""
     del config
     for number in range(cursor or 0, 5):
         yield number, number

@@ -1,4 +1,4 @@
-"""Properties of JdbcSource: what they contradict, and where a JDBC URL leads."""
+"""Properties of JdbcSource: contradictions between them, and the address in a JDBC URL."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ def test_user_and_password_of_the_properties_win_and_are_not_shown() -> None:
 
     assert (found.parameters["user"], found.parameters["password"]) == ("c", "secret")
     assert "secret" not in repr(found)
+
+
+def test_the_representation_of_the_properties_has_no_password() -> None:
+    config = JdbcConfig.parse(NEEDED | {"connection.user": "c", "connection.password": "secret"})
+    assert config.values["connection.password"] == "secret"
+    assert "secret" not in repr(config)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which table is asked next, and when."""
+"""The order and times in which tables are polled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER = threading.Event()
 
 @dataclass
 class Table:
-    """A table with rows, whose every answer is `whole` or none is."""
+    """A table with rows; `whole` says that its answers are always complete, and need no second poll."""
 
     name: str
     rows: deque[str] = field(default_factory=deque)
@@ -36,7 +36,7 @@ def test_a_table_with_much_does_not_keep_the_others_waiting() -> None:
         asked.append(table.name)
         return table.ask()
 
-    found = [rounds.first(lambda: all_, ask, NEVER) for _ in range(5)]
+    found = [rounds.first_result(lambda: all_, ask, NEVER) for _ in range(5)]
 
     assert found == ["1", "5", "2", "3", "4"]
     assert asked == [*"ab", *"ca", *"bca", *"bca"]
@@ -53,7 +53,7 @@ def test_after_a_round_without_rows_it_rests() -> None:
             stopping.set()
 
     assert not rounds.exhausted
-    assert rounds.first(lambda: tables(a="", b="", c=""), ask, stopping) is None
+    assert rounds.first_result(lambda: tables(a="", b="", c=""), ask, stopping) is None
 
     assert asked == ["a", "b", "c"]
     assert rounds.exhausted
@@ -66,7 +66,7 @@ def test_nothing_is_asked_after_a_stop() -> None:
     def refuse(table: Table) -> None:
         raise AssertionError(table)
 
-    assert Rounds[Table](0).first(lambda: tables(a=""), refuse, stopping) is None
+    assert Rounds[Table](0).first_result(lambda: tables(a=""), refuse, stopping) is None
 
 
 def test_tables_that_never_rest_are_exhausted_once_each_was_read_to_its_end() -> None:
@@ -74,7 +74,7 @@ def test_tables_that_never_rest_are_exhausted_once_each_was_read_to_its_end() ->
     rounds: Rounds[Table] = Rounds(1000)
 
     def poll() -> str | None:
-        return rounds.first(lambda: growing, Table.ask, NEVER)
+        return rounds.first_result(lambda: growing, Table.ask, NEVER)
 
     assert [poll() for _ in range(4)] == ["1", "5", "2", "6"]
     assert not rounds.exhausted
@@ -82,5 +82,5 @@ def test_tables_that_never_rest_are_exhausted_once_each_was_read_to_its_end() ->
     assert [poll() for _ in range(2)] == ["3", "7"]
     assert poll() is None
     assert rounds.exhausted
-    # Then it goes on.
+    # The next round begins.
     assert [poll() for _ in range(4)] == ["4", "8", "9", None]

@@ -1,4 +1,4 @@
-"""Keys, topics, timestamps and headers that come from columns of the rows."""
+"""Keys, topics, timestamps and headers that are taken from columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apicurio's AvroConverter: its properties, and the bytes that it has in common with Confluent's."""
+"""Apicurio's AvroConverter: its properties, and the part of its format that is equal to Confluent's."""
 
 from __future__ import annotations
 

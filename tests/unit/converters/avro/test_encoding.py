@@ -30,7 +30,7 @@ LONGS = [*NUMBERS, 2**34, 2**35, 2**48, 2**49, 2**55, -(2**55), 2**56, 2**62, -(
 
 
 def written(kind: spark.DataType, values: pa.Array, schema: str | None = None) -> list[bytes | None]:
-    """The encoder's rows, each without the prefix."""
+    """The encoded rows, each without the schema id prefix."""
     connect = connect_schema(kind, optional=False)
     avro = avro_schema(connect) if schema is None else parsed_schema(schema)
     rows = AvroConverter().encode(plan(connect, avro, OPTIONS, strict=True), PREFIX, values).to_pylist()
@@ -98,7 +98,7 @@ def test_decimals_are_their_unscaled_bytes(kind: Any):
     ]
     struct = spark.StructType([spark.StructField("d", spark.DecimalType(20, 2))])
     values = pa.array([{"d": row} for row in rows], pa.struct([("d", kind)]))
-    # fastavro has a byte too many for -128, where Java's BigInteger has the fewest.
+    # For -128, fastavro writes a byte more than necessary; Java's BigInteger does not.
     unscaled = [None if row is None else int(row.scaleb(2)) for row in rows]
     fewest = [None if number is None else _fewest(number) for number in unscaled]
     assert written(struct, values) == [
@@ -275,7 +275,7 @@ def test_times_are_written_in_the_units_of_a_registered_schema():
 
 @pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 8}])
 def test_a_decimal_of_more_digits_than_a_registered_schema_has_is_refused(kind: dict[str, Any]):
-    """Readers round it to the digits of the schema."""
+    """Without the error, readers would round the value to the schema's digits."""
     schema = spark.StructType([spark.StructField("d", spark.DecimalType(10, 2))])
     connect = connect_schema(schema, optional=False)
     field = {"name": "d", "type": {**kind, "logicalType": "decimal", "precision": 4, "scale": 2}}
@@ -297,7 +297,7 @@ def test_a_decimal_of_another_scale_is_refused():
 @pytest.mark.parametrize(
     "value", [None, True, 7, -(2**40), 1.5, "text", [1, "a", None], {"a": {"b": [1.5]}, "c": None}, [], {}]
 )
-def test_json_without_a_schema_is_anything(value: Any):
+def test_schemaless_json_is_written_with_the_anything_schema(value: Any):
     text = schema_text(avro_schema(None))
     values = pa.ExtensionArray.from_storage(pa.json_(), pa.array([json.dumps(value)]))
     (row,) = AvroConverter().encode(plan(None, avro_schema(None), OPTIONS, strict=True), PREFIX, values).to_pylist()
@@ -324,7 +324,7 @@ def _plain(anything: Any) -> Any:
         (pa.array([1.5]), "double"), (pa.array([1.5], pa.float32()), "float"),
     ],
 )  # fmt: skip
-def test_scalars_without_a_schema_are_anything(values: pa.Array, field: str):
+def test_schemaless_scalars_are_written_with_the_anything_schema(values: pa.Array, field: str):
     parsed = fastavro.parse_schema(json.loads(schema_text(avro_schema(None))))
     rows = AvroConverter().encode(plan(None, avro_schema(None), OPTIONS, strict=True), PREFIX, values).to_pylist()
     for row, value in zip(rows, values.to_pylist(), strict=True):

@@ -10,7 +10,7 @@ from fencepost.converters.registry.schemas import RegistrySchema
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": [{"name": "none", "type": "null"}]}
 MILLION = bytes([0x80, 0x89, 0x7A, 0x00])
-"""A block of a million items, and the end of blocks."""
+"""A block of a million items, and the end marker of the array."""
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ MILLION = bytes([0x80, 0x89, 0x7A, 0x00])
     ],
 )
 def test_an_array_whose_items_take_no_bytes_is_refused(schema: Any):
-    # A record of four bytes would have a million items, one of ten bytes more than any memory.
+    # A record of four bytes would have a million items, and one of ten bytes more than any memory could hold.
     with pytest.raises(ValueError, match="items that take no bytes"):
         avro_reader(RegistrySchema(json.dumps(schema), "AVRO"), for_people=False, referred={})(MILLION)
 

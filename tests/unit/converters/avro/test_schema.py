@@ -1,4 +1,4 @@
-"""The Avro schemas of Connect's schemas, compared with what Java printed (tests/support/java)."""
+"""The Avro schemas of Connect schemas, compared with Java's output (tests/support/java)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.unit
 
 _GOLDENS: Final = Path(__file__).with_name("java_schemas.tsv")
 
-# Java's fork writes schemas whose second type of a name has other fields: what is read with them is wrong or fails.
+# Java's fork writes two types of one name with different fields, which makes reads wrong or fail; we refuse them.
 _REFUSED: Final = {"two maps of ints", "one name with other fields", "maps of ints at two depths"}
-# Java's fork does not scrub: these are as Confluent's AvroData documents it.
+# Java's fork does not scrub names: these results follow the documentation of Confluent's AvroData.
 _SCRUBBED: Final = {
     "scrubbed name with a hyphen": '{"type":"record","name":"Value","namespace":"my_topic","fields":[{"name":"a","type":'
     '"int"}],"connect.name":"my-topic.Value"}',
@@ -27,7 +27,7 @@ _SCRUBBED: Final = {
     "scrubbed digits in a name": '{"type":"record","name":"x2b","namespace":"x1a","fields":[{"name":"a","type":"int"}],'
     '"connect.name":"1a.2b"}',
 }
-# The fork ignores the setting.
+# Java's fork ignores the setting.
 _IGNORED: Final = {"map with optional key allowed": '{"type":"map","values":"string"}'}
 
 

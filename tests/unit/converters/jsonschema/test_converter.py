@@ -1,4 +1,4 @@
-"""JSON behind the id of its schema, as confluent-kafka's deserializer reads it."""
+"""JSON with a schema id in front of it, read by confluent-kafka's deserializer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _entries(row: dict[str, Any]) -> dict[str, Any]:
 
 def written(made: JsonSchemaConverter, schema: spark.DataType | None, values: pa.Array) -> list[bytes | None]:
     made.prepare("t", schema)
-    # As on an executor.
+    # The converter is pickled, as for an executor.
     copy: JsonSchemaConverter = pickle.loads(pickle.dumps(made))  # noqa: S301 - pickled here
     found: list[bytes | None] = copy.from_connect_data("t", schema, values).to_pylist()
     return found

@@ -1,4 +1,4 @@
-"""JSON with a schema as `fencepost tail` and `fencepost verify` read it."""
+"""JSON with a schema, read by `fencepost tail` and `fencepost verify`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(schema: Any, data: bytes, *, for_people: bool = True) -> Any:
         ({"type": "array", "items": DECIMAL}, b'["AQ=="]', [Decimal("0.01")], [Decimal("0.01")]),
         ({"additionalProperties": logical("Date")}, b'{"k": 1}', {"k": "1970-01-02"}, {"k": 1}),
         ({"properties": {"d": logical("Date")}}, b'{"d": 1, "e": 1}', {"d": "1970-01-02", "e": 1}, {"d": 1, "e": 1}),
-        # Data that does not do as its schema says is shown as it is.
+        # Data that do not match their schema are shown unchanged.
         (logical("Date"), b'"x"', "x", "x"),
         (logical("Date"), b"99999999999", 99999999999, 99999999999),
         (DECIMAL, b'"not base64"', "not base64", "not base64"),

@@ -1,4 +1,4 @@
-"""Each row of the table of JSON Schemas, and what another schema lacks."""
+"""Each row of the table of JSON Schemas, and differences to a registered schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf behind the id of its schema, as confluent-kafka's deserializer and google.protobuf read it."""
+"""Protobuf with a schema id in front of it, read by confluent-kafka's deserializer and google.protobuf."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def converter(registry: FakeRegistry, *, is_key: bool | None = False, **settings
 
 def written(made: ProtobufConverter, schema: spark.DataType, *rows: Any) -> list[bytes | None]:
     made.prepare("t", schema)
-    # As on an executor.
+    # The converter is pickled, as for an executor.
     copy: ProtobufConverter = pickle.loads(pickle.dumps(made))  # noqa: S301 - pickled here
     found: list[bytes | None] = copy.from_connect_data(
         "t", schema, pa.array(rows, to_arrow_type(schema, timezone="UTC"))
@@ -47,7 +47,7 @@ def written(made: ProtobufConverter, schema: spark.DataType, *rows: Any) -> list
 
 
 def read(text: str, record: bytes | None) -> Any:
-    """Read a record with confluent-kafka's deserializer, which has no registry but the message's class."""
+    """Read a record with confluent-kafka's deserializer, which gets the message class and no registry."""
     deserialize = ProtobufDeserializer(message_class(parsed_file(text)), {"use.deprecated.format": False})
     return deserialize(record, SerializationContext("t", MessageField.VALUE))
 
@@ -90,7 +90,7 @@ def test_keys_that_are_not_structs_are_wrapper_messages(
     assert record.startswith(PREFIX + bytes.fromhex(prefix))
     assert list(registry.subjects) == ["t-key"]
     at = 0 if prefix == "00" else bytes.fromhex(prefix)[1] // 2
-    file = replace(parsed_file(registry.text(1)), at=at)
+    file = replace(parsed_file(registry.text(1)), root_index=at)
     deserialize = ProtobufDeserializer(message_class(file), {"use.deprecated.format": False})
     assert deserialize(record, SerializationContext("t", MessageField.KEY)).value == value
 
@@ -129,7 +129,7 @@ def test_names_keep_the_numbers_of_any_version_of_their_subject(registry: FakeRe
         "e INT, b INT, a INT",
         "c INT, a INT",
     ):
-        # Each as a task of its own.
+        # Each converter belongs to a new task.
         converter(registry, **NUMBERS).prepare("t", parse_columns(columns))
     found = [numbers(registry, schema_id) for schema_id in registry.subjects["t-value"]]
     assert found == [

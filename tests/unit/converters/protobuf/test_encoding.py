@@ -37,7 +37,7 @@ INTS = [0, 1, -1, 127, 128, 2**14 - 1, 2**14, 2**31 - 1, -(2**31), None]
 
 
 def written(file: ProtoFile, array: pa.Array, other: ProtoFile | None = None) -> list[bytes | None]:
-    """The encoder's rows, each without the prefix."""
+    """The encoded rows, each without the schema id prefix."""
     steps, _ = plan(file, other or file, strict=True)
     rows = ProtobufConverter().encode(steps, PREFIX, array).to_pylist()
     assert all(row is None or row.startswith(PREFIX) for row in rows)
@@ -52,7 +52,7 @@ def check(kind: spark.DataType, rows: list[Any], options: ProtobufOptions = PLAI
     assert written(file, array) == wanted
     if len(rows) > 1:
         assert written(file, array.slice(1)) == wanted[1:]
-    # As a registry returns the schema.
+    # The schema in the form in which a registry returns it.
     assert written(file, array, parsed_file(schema_text(file))) == wanted
 
 
@@ -139,7 +139,7 @@ def test_many_rows_are_written_in_blocks():
 
 @st.composite
 def structs(draw: st.DrawFn, depth: int = 2) -> spark.StructType:
-    """Structs that Protobuf has a form for."""
+    """Structs that Protobuf can represent."""
     scalars = st.sampled_from(list(SCALARS))
     fields = []
     for number in range(draw(st.integers(0, 4))):
@@ -157,7 +157,7 @@ def structs(draw: st.DrawFn, depth: int = 2) -> spark.StructType:
 
 
 def fitting(kind: spark.DataType) -> st.SearchStrategy[Any]:
-    """Values without the nulls that the type does not allow."""
+    """The values without nulls where the type does not allow them."""
     match kind:
         case spark.ArrayType():
             return st.lists(fitting(kind.elementType), max_size=4)

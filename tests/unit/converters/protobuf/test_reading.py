@@ -1,4 +1,4 @@
-"""Protobuf as `fencepost tail` and `fencepost verify` read it, by schemas of any program."""
+"""Protobuf read by `fencepost tail` and `fencepost verify`, with schemas of any program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each row of the table of Protobuf schemas, what is refused, and what is read of a registry's schemas."""
+"""Each row of the table of Protobuf schemas, refused schemas, and schemas read from a registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text(columns: str, **options: bool) -> str:
 
 
 def field(columns: str, **options: bool) -> str:
-    """The lines of the one field."""
+    """The lines of the only field."""
     found = text(columns, **options)
     return found.partition("message ConnectDefault1 {\n")[2].rpartition("\n}")[0]
 
@@ -107,7 +107,7 @@ def test_package_and_message_are_of_the_name():
     named["fields"][0]["name"] = "shop.eu.f"
     found = schema_text(proto_file(named))
     assert "\npackage shop.eu;\n" in found
-    # A message cannot have the name of the field that is of it.
+    # A message type cannot have the same name as its field.
     assert "message Order {\n  fMessage f = 1;\n\n  message fMessage {\n" in found
 
 
@@ -186,7 +186,7 @@ def test_invalid_names_are_scrubbed_on_request():
 
 def test_a_whole_number_is_a_message_of_google():
     file = proto_file({"type": "int32"})
-    assert (file.full_name, file.at) == ("google.protobuf.Int32Value", 4)
+    assert (file.full_name, file.root_index) == ("google.protobuf.Int32Value", 4)
     assert "\nmessage Int32Value {\n  int32 value = 1;\n}\n" in schema_text(file)
 
 
@@ -216,7 +216,7 @@ def test_a_text_is_read_in_any_layout():
         ('syntax = "proto3"; extend A { int32 x = 1; }', "has 'extend'"),
         ('syntax = "proto3"; message A { repeated group G = 1 { int32 x = 1; } }', "has 'group'"),
         ('syntax = "proto3"; enum E { A = 0; }', "no message"),
-        ('syntax = "proto3"; message A { message B { A a = 1; } B b = 1; }', "has a message in itself"),
+        ('syntax = "proto3"; message A { message B { A a = 1; } B b = 1; }', "has a message that contains itself"),
         ('syntax = "proto3"; message A {', "ends too early"),
         ('syntax = "proto3"; message A { int32 x; }', "not one of Protobuf"),
         ('syntax = "proto3"; message A { int32 x = y; }', "no number for the field x"),

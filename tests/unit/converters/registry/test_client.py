@@ -1,4 +1,4 @@
-"""Requests to a registry: logins, headers, and what a registry must not be able to do to a worker."""
+"""Requests to a registry: logins, headers, and protection of the worker from a hostile registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converters decide once, in the driver, under which id values are written."""
+"""Converters determine schema ids once, in the driver."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_refusal_has_the_registrys_message(registry: FakeRegistry, status: int
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_conflict_with_another_worker_is_not_an_incompatibility(registry: FakeRegistry, known: bool):
-    """Apicurio refuses the second of two registrations at once."""
+    """Apicurio refuses the second of two concurrent registrations."""
     conflicts = [b'{"error_code": 409, "message": "already exists"}']
     if known:
         converter(registry).prepare("t", ROW)

@@ -1,4 +1,4 @@
-"""Schemas that contain themselves: readers take them, and writers as far as columns can have their types."""
+"""Recursive schemas: readers accept them, and writers as far as columns can have their types."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_columns_of_some_levels_are_written_with_a_recursive_schema(
 
 @pytest.mark.parametrize(("text", "path"), [(ITSELF, "Node -> Node"), (EACH_OTHER, "A -> B -> A")])
 def test_a_message_in_itself_is_refused_for_writing(registry: FakeRegistry, text: str, path: str):
-    with pytest.raises(RegistryError, match=f"has a message in itself, {path}, and columns have no type of any depth"):
+    with pytest.raises(
+        RegistryError, match=f"has a message that contains itself, {path}, and columns have a limited depth"
+    ):
         prepared(ProtobufConverter, registry, text)
 
 

@@ -1,4 +1,4 @@
-"""Schemas that refer to others: what is written with them, and what is read by them."""
+"""Schemas that refer to other schemas, for writing and reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark is started in the background once at a time, and what goes wrong is told when it matters."""
+"""Spark is started in the background once at a time, and a failure is reported when Spark is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.processes import wait_for
 
 
 class Start:
-    """A start that fails when it is let go on."""
+    """A start that fails once the test releases it."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""The daemon of Python workers has imported what their first batch needs."""
+"""The daemon of Python workers has imported the modules of their first batch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(json.dumps(sorted(set(sys.modules) - known)))
 
 
 def test_a_first_batch_imports_nothing():
-    # In a process of its own: this one has imported more.
+    # Runs in a separate process, because this one has imported more modules.
     found = subprocess.run([sys.executable, "-c", _FIRST_BATCH], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout) == []

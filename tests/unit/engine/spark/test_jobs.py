@@ -10,7 +10,7 @@ from fencepost.engine.spark.jobs import Jobs
 
 
 class Session:
-    """A session of Spark that runs nothing, and keeps the groups whose jobs are cancelled."""
+    """A Spark session without jobs, which records the cancelled job groups."""
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []

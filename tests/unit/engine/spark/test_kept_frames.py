@@ -1,4 +1,4 @@
-"""What is kept in Spark's cache while a batch is written, and a session that stops meanwhile."""
+"""DataFrames in Spark's cache while a batch is written, and a session that stops meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.engine.spark.tolerant_transform import kept_frames
 
 
 class StoppedFrame:
-    """A DataFrame of a session whose JVM has gone."""
+    """A DataFrame of a session whose JVM has ended."""
 
     def persist(self, _: StorageLevel) -> StoppedFrame:
         return self

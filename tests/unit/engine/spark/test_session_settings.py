@@ -1,4 +1,4 @@
-"""A session's settings: the user's over the defaults, except those that would let Spark write a batch twice."""
+"""A session's settings: the user's settings replace the defaults, except those that could write a batch twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's JVM and Python talk through sockets in a folder of this user only, or by TCP where its path is too long."""
+"""Spark's JVM and Python use sockets in a folder of this user only, or TCP if its path is too long."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER = "spark.python.unix.domain.socket.dir"
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A short path: that of `tmp_path` may be too long for a socket."""
+    """A folder with a short path: the path of `tmp_path` may be too long for a socket."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder

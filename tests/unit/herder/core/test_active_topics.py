@@ -1,4 +1,4 @@
-"""Which topics are noted, shown and forgotten, by the worker's settings."""
+"""Active topics are recorded, shown and reset according to the worker's settings."""
 
 from __future__ import annotations
 

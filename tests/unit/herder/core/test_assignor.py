@@ -1,4 +1,4 @@
-"""The assignor: properties of single rounds, and a group of workers that is simulated over many rounds."""
+"""The assignor: properties of single rounds, and of many rounds in a simulated group."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def one_round(members: Mapping[str, Work], work: Work, state: AssignorState, now
 
 
 def after(members: Mapping[str, Work], decision: AssignmentDecision) -> dict[str, Work]:
-    """What members run once they did what they were told."""
+    """The work of members after they have applied a decision."""
     return {
         name: (runs - decision.changes[name].revoked) | decision.changes[name].assigned
         for name, runs in members.items()
@@ -56,7 +56,7 @@ def after(members: Mapping[str, Work], decision: AssignmentDecision) -> dict[str
 
 @st.composite
 def running_members(draw: st.DrawFn) -> tuple[dict[str, Work], Work]:
-    """Members that run different parts of what is configured, and some of what was deleted meanwhile."""
+    """Members with different parts of the configured work, and with some work that was deleted meanwhile."""
     work = all_work(draw(_task_counts))
     deleted = all_work({"deleted": draw(st.integers(0, 2))}) if draw(st.booleans()) else NOTHING
     names = draw(st.lists(_ids, min_size=1, unique=True))
@@ -129,7 +129,7 @@ def test_the_work_of_a_lost_member_waits_for_it_and_nothing_else_moves_meanwhile
     work = all_work({"a": 4})
     settled = settle({"m1": NOTHING, "m2": NOTHING}, work)
     held = settled.state.members["m2"].runs
-    # Balance alone would take a task from m1 for one of the newcomers.
+    # For an equal balance alone, a task would be moved from m1 to a new member.
     left = {"m1": settled.state.members["m1"].runs, "m3": NOTHING, "m4": NOTHING, "m5": NOTHING}
     lost = one_round(left, work, settled.state, now_ms=1_000)
     assert lost.delay_ms == DELAY_MS
@@ -223,8 +223,8 @@ class SimulatedWorker:
 class SimulatedGroup(RuleBasedStateMachine):
     """Workers that join, vanish, come back and miss assignments, and a leader that is replaced.
 
-    A worker stops what is revoked before it joins again, and one that is cut off has stopped before the group notices:
-    that much the membership promises. The assignor must then never let two workers run the same.
+    A worker stops revoked work before it joins again, and a worker that is cut off has stopped before the group
+    notices: group membership guarantees that. The assignor must never let two workers run the same work.
     """
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class SimulatedGroup(RuleBasedStateMachine):
 
     @rule(missing=st.sets(st.integers(0, 4)))
     def the_group_rebalances(self, missing: set[int]) -> None:
-        """All members join; those in `missing` do not learn of their assignments."""
+        """All members join; the members in `missing` do not get their assignments."""
         self.decision = self.decide()
         for number, (name, worker) in enumerate(self.workers.items()):
             if number not in missing:
@@ -291,7 +291,7 @@ class SimulatedGroup(RuleBasedStateMachine):
     def follow(self, worker: SimulatedWorker, name: str) -> None:
         assert self.decision is not None
         change = self.decision.changes[name]
-        # Others may follow later than this one: what it starts must be free of all of them already.
+        # Other members may apply the decision later, so the work that this one starts must be free of all of them now.
         for other in self.workers.values():
             assert other is worker or not other.runs & change.assigned
         worker.runs -= change.revoked
@@ -308,7 +308,7 @@ class SimulatedGroup(RuleBasedStateMachine):
         assert not held & NOTHING.union(*(member.runs for member in self.state.members.values()))
 
     def teardown(self) -> None:
-        """Left alone, every group settles."""
+        """Without further changes, every group becomes stable."""
         if not self.workers:
             return
         self.now_ms += DELAY_MS

@@ -1,4 +1,4 @@
-"""Calls on threads, which hold up nobody if they never return, and work that goes on without its waiters."""
+"""Calls in threads: one that never returns blocks nobody, and work goes on when its waiters are gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_calls_wait_for_their_turn_and_not_for_hanging_ones() -> None:
     async def scenario() -> None:
         calls = Calls(asyncio.get_running_loop(), Turns(2, 0.1))
         hanging = [asyncio.ensure_future(calls.run(hang)) for _ in range(5)]
-        # They have asked for their turns.
+        # The calls have asked for their turns.
         await asyncio.sleep(0)
         assert await asyncio.wait_for(calls.run(lambda: "done"), 60) == "done"
         await until(lambda: begun == 5)

@@ -1,4 +1,4 @@
-"""What a worker does about what happens in its group."""
+"""A worker's decisions after events of its group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which members of a group have other internal topics than its leader, and what a worker does about it."""
+"""Group members whose internal topics differ from the leader's, and the consequences for a worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OTHER_STATUSES = _RIGHT._replace(status="others")
 
 
 def _given(*members: Topics, offsets: Mapping[int, int] | None = None) -> Assignment:
-    """What the leader, which is the first of these members, tells all of them; the others are http://w1/, ..."""
+    """The assignment that the first of these members sends as the leader; the others are http://w1/, ..."""
     metadata = {
         f"m{number}": WorkerMetadata(
             url=f"http://w{number}/", config_offset=(offsets or {}).get(number, 0), support="enabled", topics=topics
@@ -64,7 +64,7 @@ def test_another_status_topic_is_named_and_holds_nothing():
 
 @pytest.mark.parametrize("members", [(_RIGHT, _RIGHT), (_RIGHT, UNKNOWN_TOPICS), (UNKNOWN_TOPICS, _RIGHT)])
 def test_equal_or_unknown_topics_do_not_differ(members: tuple[Topics, ...]):
-    """Workers of Kafka Connect and of former versions announce no topics."""
+    """Workers of Kafka Connect and of earlier versions do not announce their topics."""
     found = judge_topics(_new(_RIGHT, members.index(_RIGHT)), _given(*members))
     assert (found.advice, found.holds_tasks, found.differing, found.knows_connectors) == ("", False, (), True)
 
@@ -73,7 +73,7 @@ def test_equal_or_unknown_topics_do_not_differ(members: tuple[Topics, ...]):
     "left", [(_OTHER_OFFSETS,), (_OTHER_OFFSETS, UNKNOWN_TOPICS), (UNKNOWN_TOPICS, _OTHER_OFFSETS)]
 )
 def test_a_worker_that_differed_starts_nothing_after_its_leader_left(left: tuple[Topics, ...]):
-    """Without the leader nobody contradicts it; its topics are as wrong as before."""
+    """No member contradicts the worker after the leader left, but its topics are still the wrong ones."""
     former = judge_topics(_new(_OTHER_OFFSETS, 1), _given(_RIGHT, _OTHER_OFFSETS))
     found = judge_topics(former, _given(*left))
     assert (found.holds_tasks, found.breaking) == (True, ("http://w1/",))
@@ -92,7 +92,7 @@ def test_the_leader_continues_once_the_member_that_differed_left():
 
 
 @pytest.mark.parametrize(("support", "breaking"), [(_ENABLED, ("http://w1/",)), (_DISABLED, ())])
-def test_they_break_exactly_once_delivery_where_a_member_is_enabled(
+def test_different_topics_break_exactly_once_if_a_member_is_enabled(
     support: ExactlyOnceSourceSupport, breaking: tuple[str, ...]
 ):
     topics = judge_topics(_new(_RIGHT, 0), _given(_RIGHT, _OTHER_OFFSETS))
@@ -101,7 +101,7 @@ def test_they_break_exactly_once_delivery_where_a_member_is_enabled(
 
 
 def test_a_leader_does_not_compare_offsets_of_another_config_topic():
-    """It would have the group read to an offset that its own config topic never reaches, again and again."""
+    """The group would read up to an offset that its own config topic never reaches, again and again."""
     assert not _given(_RIGHT, _OTHER_CONFIGS, offsets={1: 7}).failed
     assert _given(_RIGHT, _RIGHT, offsets={1: 7}).failed
     assert _given(_RIGHT, UNKNOWN_TOPICS, offsets={1: 7}).failed

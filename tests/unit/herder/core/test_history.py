@@ -1,4 +1,4 @@
-"""The figures of an hour: as many as there is room for, by step, added up over workers."""
+"""Samples of the last hour: a limited number, by time step, summed over workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which members of a group break exactly-once delivery, and what a worker does about it."""
+"""Group members that break exactly-once delivery, and the consequences for a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restart request means."""
+"""The connector and tasks that a restart request applies to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader answers to the rounds of its group."""
+"""The leader's assignments in rebalances of its group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELAY_MS = 10_000
 
 
 class Group:
-    """A leader, and members that do what they are told at once."""
+    """A leader, and members that apply their assignments at once."""
 
     def __init__(self, leader: str, *others: str, config_offset: int = 3, task_counts: Mapping[str, int]) -> None:
         self.configured = ConfiguredWork(config_offset, task_counts)
@@ -109,7 +109,7 @@ def test_a_previous_leader_that_returned_gets_its_work_back():
 def test_a_leader_does_not_use_its_knowledge_of_long_ago():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
-    # It was expelled, as m2 was, and leads again as a member that runs nothing.
+    # The leader was expelled, like m2, and leads again as a member without work.
     group.members = {"m1": None, "m3": None}
     given = group.rebalance()
     assert all(one.delay_ms == 0 for one in given.values())

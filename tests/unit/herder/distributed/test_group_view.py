@@ -1,4 +1,4 @@
-"""A worker as the members of its group see it."""
+"""A worker's metadata as the members of its group see them."""
 
 from __future__ import annotations
 

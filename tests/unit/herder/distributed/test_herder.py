@@ -1,4 +1,4 @@
-"""A worker of a group that has not reached its brokers yet."""
+"""A distributed worker that has not reached its brokers yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _is_told_when_the_worker_stops(herder: DistributedHerder) -> None:
 
 
 def test_a_worker_whose_brokers_do_not_answer_says_so_at_once():
-    """Tools ask for the root first: they must not wait for brokers."""
+    """Tools send GET / first, which must be answered without brokers."""
     with socket.create_server(("127.0.0.1", 0)) as silent, RestApis() as apis:
         brokers = f"127.0.0.1:{silent.getsockname()[1]}"
         config = model_worker_config(bootstrap_servers=brokers)
@@ -51,7 +51,7 @@ def test_a_worker_whose_brokers_do_not_answer_says_so_at_once():
 
 
 def test_a_failed_start_waits_for_nothing_that_fails_when_the_stores_close(monkeypatch: pytest.MonkeyPatch):
-    """Its failure would be logged as one that nobody retrieved."""
+    """Otherwise asyncio would log the read's failure as an exception that was never retrieved."""
     configs: Future[None] = Future()
     statuses: Future[None] = Future()
     monkeypatch.setattr(module, "cluster_id", lambda *_: "a cluster")

@@ -1,4 +1,4 @@
-"""How long a leader waits before it claims the right to write again."""
+"""The leader's pauses before it claims the right to write again."""
 
 from __future__ import annotations
 

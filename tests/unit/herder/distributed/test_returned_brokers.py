@@ -1,7 +1,7 @@
-"""How long a worker pauses between tries: once brokers are back, it must not wait long before it tries again.
+"""The length of a worker's pauses between retries: once brokers are back, it must retry soon.
 
-Each pause doubles up to a limit. What a request waits for happens one after the other: connections are made, the group is
-joined, the config topic is read, and the leader claims its transactional id.
+Each pause doubles up to a limit. The steps for which a request waits come one after the other: connections are opened,
+the worker joins the group, it reads the config topic, and the leader claims its transactional id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAUSES_MS = {
 
 
 def _last_pause_s(name: str) -> float:
-    """The pause after brokers were away for many tries."""
+    """The pause after many failed attempts."""
     backoff = Backoff(*PAUSES_MS[name])
     return [backoff.next_s() for _ in range(FAILED_TRIES)][-1]
 

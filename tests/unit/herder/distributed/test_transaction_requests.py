@@ -1,4 +1,4 @@
-"""What is shown of tasks whose workers cannot be asked."""
+"""The answer about tasks whose workers cannot be reached."""
 
 from __future__ import annotations
 

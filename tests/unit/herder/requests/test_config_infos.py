@@ -1,4 +1,4 @@
-"""What validating a connector's configuration shows, in Connect's shapes."""
+"""The result of validating a connector's configuration, in Connect's format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = {
 
 
 class Awkward(SourceConnector):
-    """Has a password, and fails where it is told to."""
+    """Has a password, and fails in the given method."""
 
     def version(self) -> str:
         return "7"
@@ -49,7 +49,7 @@ class Awkward(SourceConnector):
 
 
 class Away(StringConverter):
-    """Cannot be configured for the moment."""
+    """Raises a retriable error when it is configured."""
 
     def configure(self, configs: Any, *, is_key: bool = False) -> None:  # noqa: ARG002 - the API's
         raise RetriableError("the registry is away")
@@ -226,7 +226,7 @@ def test_passwords_are_never_shown():
 
 
 def test_an_accepted_configuration_is_not_validated_by_the_connector_again():
-    """It may look at a source that is away for a moment when the connector is started again."""
+    """The connector's validation could fail because its source is away when the connector starts again."""
     away = {**AWKWARD, "fail": "the database is away"}
     with pytest.raises(ConfigError, match="the database is away"):
         WORKER.checked(away)
@@ -247,12 +247,12 @@ def test_the_properties_of_a_function_that_make_records_are_documented():
     definition = info_of(validated(FUNCTION), "key.columns").definition
     assert definition is not None
     assert (definition.default_value, definition.type) == ("id", ConfigDef.Type.LIST)
-    assert definition.documentation.startswith("The columns of the record's key")
+    assert definition.documentation.startswith("The columns that become the record's key")
 
 
 @pytest.fixture
 def with_env(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    """A worker that resolves environment variables, of which there are two."""
+    """A worker with a config provider for environment variables, with two variables set."""
     monkeypatch.setenv("PASSWORD", "letmein")
     monkeypatch.setenv("TASKS", "3")
     provider = {"config_providers": "env", "config_providers_env_class": "EnvVarConfigProvider"}
@@ -278,7 +278,7 @@ def test_a_failure_of_a_connectors_code_does_not_show_provided_values(
 ):
     with pytest.raises(ConfigError, match=r"RuntimeError: \$\{env:PASSWORD\}") as raised:
         validate_connector_config(with_env, {**AWKWARD, "fail": "${env:PASSWORD}"})
-    # What a connector's status and the log show.
+    # The texts in a connector's status and in the log.
     assert "letmein" not in "".join(traceback.format_exception(raised.value)) + caplog.text
 
 

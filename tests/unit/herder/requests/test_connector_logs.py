@@ -1,4 +1,4 @@
-"""The log lines of connectors that a worker keeps for its page."""
+"""Log lines of connectors, which a worker keeps for its page."""
 
 from __future__ import annotations
 

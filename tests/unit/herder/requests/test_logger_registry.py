@@ -1,4 +1,4 @@
-"""Levels of Python's loggers under log4j's names."""
+"""Levels of Python loggers, with log4j's level names."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_range_that_has_the_installed_version_finds_the_plugin():
 
 
 def test_every_built_in_plugin_defines_its_properties():
-    # KIP-1273: a request for the properties of any plugin is answered. These have none of their own.
+    # KIP-1273: properties of any plugin may be requested. These plugins have no properties of their own.
     without = {"Filter", "MakeTombstone", "RecordIsTombstone"}
     for plugin in CATALOGUE.plugins:
         if not plugin.plugin_class.__module__.startswith("fencepost."):

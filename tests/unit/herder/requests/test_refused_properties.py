@@ -1,4 +1,4 @@
-"""Properties that validation of a configuration refuses, or does not know."""
+"""Properties that validation refuses, or does not know."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_feature_of_only_the_java_class_is_an_error_of_its_property(of: str, t
     given = {**CONFIG, **own, of: "a", f"{of}.a.type": type_, f"{of}.a.{refused}": "x"}
     infos = validated(given)
     assert errors_of(infos) == {f"{of}.a.{refused}": 1}
-    # It is shown beside other errors, with which no chain is built.
+    # The error is also shown if another error keeps the transforms from being created.
     assert f"{of}.a.{refused}" in errors_of(validated(given, **{"tasks.max": "0"}))
     (error,) = info_of(infos, f"{of}.a.{refused}").value.errors
     assert f"The property {refused} of {type_.partition('$')[0]}" in error

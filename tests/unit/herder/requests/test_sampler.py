@@ -1,4 +1,4 @@
-"""The figures that a worker takes of its tasks."""
+"""Samples that a worker takes of its tasks' metrics."""
 
 from __future__ import annotations
 

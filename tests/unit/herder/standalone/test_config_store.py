@@ -1,4 +1,4 @@
-"""Configurations in memory change as those of a config topic do."""
+"""Configurations in memory follow the same rules as those in a config topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a standalone worker has nothing left to do, and what it says then."""
+"""When a standalone worker has nothing left to do, and its final message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.storage.statuses.codec import Status
 
 
 class Run:
-    """One connector `c` of a file, in given states."""
+    """The connector `c`, which reads a file, in the given states."""
 
     def __init__(self, connector: str, *tasks: str, moving: bool = False) -> None:
         self.configs, self.statuses = MemoryConfigs(lambda _: None), MemoryStatuses()

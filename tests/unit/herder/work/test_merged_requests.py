@@ -1,4 +1,4 @@
-"""Requests about connectors: none is lost, and those during another one are handled as one."""
+"""Requests for connectors: none is lost, and all that come during another one are handled together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.herder.work.merged_requests import MergedRequests
 
 
 class Handled(MergedRequests):
-    """Handles its first request by a function; all others do nothing."""
+    """Handles its first request by calling a function; all later ones do nothing."""
 
     def __init__(self, first: Callable[[Handled, str], Awaitable[None]]) -> None:
         super().__init__()

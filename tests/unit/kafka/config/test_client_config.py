@@ -1,4 +1,4 @@
-"""Java's client properties become our configuration, or an error that says what to set instead."""
+"""Java client properties become our configuration, or an error names the property to use instead."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_defaults_are_kafkas_except_the_batch_size() -> None:
     assert config.compression is Compression.NONE
 
 
-def test_java_s_names_are_read() -> None:
+def test_javas_property_names_are_read() -> None:
     config = producer(
         {
             "batch.size": "1000",

@@ -1,4 +1,4 @@
-"""Stores that Java's own keytool wrote are read, and damaged ones are refused by name."""
+"""Key stores written by Java's keytool are read, and damaged ones are refused by name."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fencepost.kafka.config.key_stores import read_store
 from fencepost.kafka.config.security import TlsConfig
 
 _KINDS: Final = ("JKS", "PKCS12")
-# Java itself takes no other letters for PKCS12.
+# For PKCS12, Java itself accepts no other letters.
 _PASSWORDS: Final = {"JKS": "päss-wörd", "PKCS12": "pass-word"}
 
 
 def keytool(*arguments: str | Path) -> None:
     program = find_java().home / "bin" / "keytool"
-    # Passwords that are not ASCII are read by the locale.
+    # keytool reads non-ASCII passwords in the locale's encoding.
     subprocess.run([program, *arguments], check=True, capture_output=True, env={"LC_ALL": "C.UTF-8"}, timeout=60)
 
 
 @pytest.fixture(scope="module", params=_KINDS)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key with its certificate, and two certificates that are trusted."""
+    """A key store with a key and its certificate, and two trusted certificates."""
     folder = tmp_path_factory.mktemp("stores")
     password = _PASSWORDS[request.param]
     path = folder / f"store.{request.param}"
@@ -54,7 +54,7 @@ def test_a_store_of_java_s_is_trusted_and_its_key_is_used(store: Path) -> None:
     assert tls is not None
     pem = read_store(str(store), name="ssl.keystore.location", password=_PASSWORDS[store.suffix[1:]])
     assert pem.count("BEGIN CERTIFICATE") == 3
-    # OpenSSL itself refuses a certificate that is not of the key.
+    # OpenSSL itself refuses a certificate that does not belong to the key.
     assert tls.context().verify_mode is ssl.CERT_REQUIRED
     assert tls.server_context(client_auth="required").verify_mode is ssl.CERT_REQUIRED
 

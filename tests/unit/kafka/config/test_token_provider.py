@@ -1,4 +1,4 @@
-"""The client's secret stays with the token endpoint that was configured."""
+"""The client secret is sent to the configured token endpoint only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.kafka.errors import AuthenticationError
 
 
 class Endpoint(HTTPServer):
-    """Answers /token with a token, and anything else with a redirect to `target`."""
+    """Answers /token with a token, and any other path with a redirect to `target`."""
 
     target = "/token"
 

@@ -1,4 +1,4 @@
-"""What of a fetched log a read_committed consumer sees, on logs made up batch by batch."""
+"""The records of a fetched log that a read_committed consumer sees, for logs built batch by batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Aborted:
 
 @dataclass
 class _Log:
-    """A partition's log, and what a read_committed fetch from its beginning would say about it."""
+    """A partition's log, and the expected result of a read_committed fetch from its beginning."""
 
     batches: list[bytes] = field(default_factory=list)
     offset: int = 0
@@ -47,7 +47,7 @@ class _Log:
         (self._open.setdefault(producer_id, []) if transactional else self.visible).extend(records)
 
     def write_compressed(self, values: list[bytes], compression: Compression) -> None:
-        """Write a batch as a producer of that `compression.type` does."""
+        """Write a batch compressed with the given `compression.type`."""
         self.write(1, values, transactional=False)
         plain = self.batches.pop()
         header, content = bytearray(plain[:61]), bytes(compress(memoryview(plain[61:]), compression))
@@ -88,7 +88,7 @@ class _Log:
 
 
 def _emptied(batch: bytes) -> bytes:
-    """Return what compaction leaves of the last batch of a producer: its header, without records."""
+    """Return a producer's last batch after compaction: its header without records."""
     header = bytearray(batch[:61])
     struct.pack_into(">i", header, 8, len(header) - 12)
     struct.pack_into(">i", header, 57, 0)
@@ -121,7 +121,7 @@ def _play(steps: list[tuple[str, int, int]]) -> _Log:
                 log.write(producer_id, values, transactional=action == "write")
             case _:
                 log.end(producer_id, commit=action == "commit")
-    # The broker hands out nothing of transactions that are open.
+    # Close all transactions, because the broker returns nothing of open ones.
     for producer_id in range(4):
         log.end(producer_id, commit=False)
     return log
@@ -140,7 +140,7 @@ def test_a_read_in_parts_sees_the_same_as_one_read(steps: list[tuple[str, int, i
     cut_off = b"".join(log.batches[whole:])[:20]
     first = read_fetched("t", 0, b"".join(log.batches[:whole]) + cut_off, log.aborted, from_offset=0)
     position = first.next_offset or 0
-    # The broker lists the transactions whose abort is not behind the position.
+    # The broker lists the transactions whose abort marker is at the position or behind it.
     listed = [transaction for transaction in log.aborted if transaction.marker_offset >= position]
     rest = read_fetched("t", 0, b"".join(log.batches[whole:]), listed, from_offset=position)
     seen = [(record.offset, record.value) for record in first.records + rest.records]
@@ -184,7 +184,7 @@ def test_a_truncated_batch_is_left_for_the_next_fetch():
 
 
 @pytest.mark.parametrize("data", [None, b""])
-def test_nothing_fetched_has_no_next_offset(data: bytes | None):
+def test_an_empty_fetch_has_no_next_offset(data: bytes | None):
     assert read_fetched("t", 0, data, None, from_offset=5) == FetchedRecords([], None, [], [])
 
 
@@ -241,14 +241,14 @@ def test_a_spent_budget_leaves_a_partition_where_it_is():
 
 
 def _batch(record: bytes) -> bytes:
-    """A batch of one record, whose bytes follow its length."""
+    """A batch of one record, given by the bytes after its length."""
     content = signed_varint(len(record)) + record
     checked = struct.pack(">hiqqqhii", 0, 0, 1_000, 1_000, -1, -1, -1, 1) + content
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
 
 
 def test_headers_count_as_what_they_take_in_memory():
-    # Each header takes two bytes here, and a tuple in memory.
+    # Each header takes two bytes in the record, but a tuple in memory.
     record = b"\0\0\0" + signed_varint(-1) + signed_varint(0)
     data = _batch(record + signed_varint(10_000) + b"\0\1" * 10_000)
     fetched = read_fetched("t", 0, data, [], from_offset=0, budget=DecodingBudget(500 * _KB))
@@ -258,7 +258,7 @@ def test_headers_count_as_what_they_take_in_memory():
 
 
 def test_a_batch_that_cannot_be_read_is_skipped_with_a_budget_and_named_without_one():
-    # A header with a name that is not UTF-8, which brokers take.
+    # Brokers accept a header whose name is not UTF-8.
     record = b"\0\0\0" + signed_varint(-1) + signed_varint(0) + signed_varint(1) + b"\2\xff\1"
     data = _batch(record)
     (skipped,) = read_fetched("t", 0, data, [], from_offset=0, budget=DecodingBudget(_KB)).skipped

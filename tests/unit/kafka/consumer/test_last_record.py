@@ -1,4 +1,4 @@
-"""The last committed record of a key, behind open transactions of others."""
+"""The last committed record of a key, although other producers' transactions are open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecord
 from fencepost.kafka.consumer.last_record import LastRecord
 
 _KEYS = (b"mine", b"another", b"third")
-"""Each has one producer, whose id is its place."""
+"""Each transactional id has one producer, whose id is its index."""
 
 
 def _record(offset: int, producer: int, *, transactional: bool = True) -> ConsumedRecord:
@@ -63,7 +63,7 @@ def test_records_before_the_first_open_transaction_count():
     found = LastRecord(_KEYS[0])
     found.take(_part(_record(0, 0), _record(1, 1)), stable=True)
     assert found.committed == _record(0, 0)
-    # The marker of a record that was read before may come behind the open transaction of another producer.
+    # The marker of an earlier record may come behind another producer's open transaction.
     found.take(_part(_record(2, 2), _marker(3, 0, committed=True)), stable=False)
     assert found.committed == _record(0, 0)
     assert found.is_decided

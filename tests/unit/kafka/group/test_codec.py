@@ -81,8 +81,8 @@ def test_an_assignment_of_the_cooperative_protocols_is_a_change(protocol: Connec
     assert decode_assignment(encoded) == ASSIGNMENT
 
 
-# From Kafka Connect 4.1.1 with connect.protocol=compatible: its leader's assignment, and its metadata as it joins with
-# nothing and under another leader.
+# Recorded from Kafka Connect 4.1.1 with connect.protocol=compatible: its leader's assignment, and its own metadata,
+# with which it joins without work and under another leader.
 _LEADER = "003c" + b"connect-127.0.0.1:18983-b8ecfaaf-72e1-42fb-a37c-c3c2f1bd2a48".hex()
 _JAVA_URL = "0017" + b"http://127.0.0.1:18983/".hex()
 _OTHER_LEADER = "002b" + b"python-d6e6fd18-37e3-4964-a1e8-4b210a60ec76".hex() + "0013" + b"http://python:8083/".hex()
@@ -138,14 +138,14 @@ def test_a_members_setting_follows_the_fields_of_connect(protocol: ConnectProtoc
     metadata = WorkerMetadata(url=URL, config_offset=5, support="preparing")
     plain = encode_metadata(WorkerMetadata(url=URL, config_offset=5), protocol)
     encoded = encode_metadata(metadata, protocol)
-    # A worker of Apache's reads an allocation in the eager protocol as well, if bytes follow: there is none.
+    # If bytes follow, Apache's worker reads an allocation in the eager protocol as well, so a null one is written.
     no_allocation = b"\xff\xff\xff\xff" if protocol is ConnectProtocol.EAGER else b""
     assert encoded == plain + no_allocation + b"FNCP\x00\x09preparing"
     assert decode_metadata(encoded) == metadata
 
 
 def test_members_settings_are_written_where_java_stops_reading():
-    """A worker of Apache's reads `revoked` and `delay` behind an assignment of the eager protocol, if bytes follow."""
+    """If bytes follow, Apache's worker reads `revoked` and `delay` behind an assignment of the eager protocol."""
     told = replace(ASSIGNMENT, supports=((URL, "enabled"),))
     pairs = "464e4350 00000001 000e 687474703a2f2f773a383038332f 0007 656e61626c6564"
     encoded = encode_assignment(told, ConnectProtocol.EAGER)
@@ -206,7 +206,7 @@ def test_the_work_of_a_member_is_read_without_a_list_of_members():
 
 
 def of_group(workers: int) -> Assignment:
-    """An assignment in a group whose workers are pods of Kubernetes."""
+    """An assignment in a group of Kubernetes pods."""
     urls = [f"http://fencepost-{number:03}.fencepost.data.svc:8083/" for number in range(workers)]
     topics = WorkerTopics(offset="fencepost-offsets", config="fencepost-configs", status="fencepost-statuses")
     return replace(ASSIGNMENT, supports=tuple((url, "enabled") for url in urls), leader_topics=topics)
@@ -218,7 +218,7 @@ def test_the_list_of_a_large_groups_members_is_compressed(protocol: ConnectProto
     encoded = encode_assignment(told, protocol)
     plain = encode_assignment(ASSIGNMENT, protocol)
     assert encoded.startswith(plain + (bytes(8) if protocol is ConnectProtocol.EAGER else b"") + b"FNCZ")
-    # 56 bytes for each member before.
+    # Earlier versions needed 56 bytes for each member.
     assert len(encoded) - len(plain) < 8 * 300
     decoded = decode_assignment(encoded)
     assert (decoded.supports, decoded.leader_topics) == (told.supports, told.leader_topics)

@@ -1,15 +1,19 @@
-"""What group_coordinator takes for granted in kafka-python, whose coordinator is internal."""
+"""Internals of kafka-python's coordinator that group_coordinator relies on."""
 
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 
 import pytest
 from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 
+from fencepost.kafka.group import coordinator
 from fencepost.kafka.group.coordinator import ConnectCoordinator, MemberHeartbeat
+from fencepost.kafka.precedence import Precedence
+from tests.support.processes import wait_for
 
 
 def methods_of(cls: type) -> dict[str, object]:
@@ -29,7 +33,7 @@ def methods_of(cls: type) -> dict[str, object]:
         "reset_generation",
     ],
 )
-def test_overridden_names_exist_with_the_same_signature(name: str):
+def test_kafka_python_has_the_overridden_names_with_equal_signatures(name: str):
     ours, theirs = methods_of(ConnectCoordinator)[name], methods_of(BaseCoordinator)[name]
     assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
 
@@ -45,7 +49,7 @@ def test_overridden_names_exist_with_the_same_signature(name: str):
         "_close_heartbeat",
     ],
 )
-def test_called_names_exist(name: str):
+def test_kafka_python_has_the_names_that_are_called(name: str):
     assert name in methods_of(BaseCoordinator)
 
 
@@ -78,3 +82,23 @@ def test_heartbeats_come_early_after_a_generation_began(
 def test_the_interval_bounds_the_early_heartbeats():
     heartbeat = MemberHeartbeat(heartbeat_interval_ms=20)
     assert heartbeat.time_to_next_heartbeat() <= 0.02
+
+
+@pytest.mark.parametrize("event", ["received_heartbeat", "reset_timeouts"])
+def test_other_threads_wait_for_the_next_heartbeat_until_it_fails(event: str, monkeypatch: pytest.MonkeyPatch):
+    precedence, passed = Precedence(3600), threading.Event()
+    monkeypatch.setattr(coordinator, "HEARTBEAT", precedence)
+    heartbeat = MemberHeartbeat(heartbeat_interval_ms=20)
+    getattr(heartbeat, event)()
+    wait_for(lambda: heartbeat.time_to_next_heartbeat() == 0)
+
+    def give_way() -> None:
+        precedence.give_way()
+        passed.set()
+
+    thread = threading.Thread(target=give_way, daemon=True)
+    thread.start()
+    assert not passed.wait(0.1)
+    heartbeat.fail_heartbeat()
+    assert passed.wait(20)
+    thread.join()

@@ -27,7 +27,7 @@ def test_the_cost_of_an_unfinished_rebalance_counts_for_the_next_one():
 
 
 def test_the_processor_time_between_two_attempts_is_no_cost():
-    """While no broker answers, a member tries again and again."""
+    """While no broker answers, a member retries again and again; that is not the cost of a rebalance."""
     pace = RebalancePace(share=0.5)
     pace.began(cpu_s=1.0)
     pace.interrupted(cpu_s=1.25)
@@ -44,7 +44,7 @@ def test_an_end_without_a_beginning_changes_nothing():
 
 
 def test_changes_one_after_the_other_take_no_more_than_the_share():
-    """The cost of a rebalance grows with the number of changes, and their sum does not grow with its square."""
+    """A rebalance with more changes costs more, but the total cost must not grow with the square of the changes."""
     pace, now, cpu, changes = RebalancePace(share=0.1), 0.0, 0.0, 0
     while changes < 10_000:
         changes, now = changes + 1, now + 0.01

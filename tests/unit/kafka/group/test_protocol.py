@@ -1,4 +1,4 @@
-"""What the members of a group run after the leader's changes, and the protocols that they offer."""
+"""The work of members after the leader's changes, and the protocols that they offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the records of a writer become batches within the limits of their topic."""
+"""A writer's records become batches within the limits of their topic."""
 
 from __future__ import annotations
 

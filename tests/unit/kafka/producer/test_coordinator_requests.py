@@ -1,4 +1,4 @@
-"""The requests to a transaction coordinator, and which error code of an answer counts."""
+"""Requests to a transaction coordinator, and the error code that counts in each answer."""
 
 from __future__ import annotations
 

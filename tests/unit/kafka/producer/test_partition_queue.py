@@ -1,4 +1,4 @@
-"""What one partition may send when."""
+"""The order in which one partition's batches may be sent."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_everything_is_acknowledged_once_and_in_order_despite_failures(
         in_flight = send_all(queue) or [batch for batch in queue.batches if batch.state is BatchState.IN_FLIGHT]
         assert in_flight
         for batch in in_flight:
-            # A broker takes a batch only behind the ones before it.
+            # A broker accepts a batch only after all earlier ones.
             if queue.expects_gap(batch) or (failures and data.draw(st.booleans())):
                 failures = max(0, failures - 1)
                 queue.fail(batch, "failure")

@@ -1,4 +1,4 @@
-"""Hashes and partitions against kafka-python's murmur2 and the vectors that Kafka's clients agree on."""
+"""Hashes and partitions, compared with kafka-python's murmur2 and with test vectors of Kafka's clients."""
 
 from __future__ import annotations
 

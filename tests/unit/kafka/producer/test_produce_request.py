@@ -1,4 +1,4 @@
-"""Produce requests are what kafka-python's generated classes read, and each error code has its verdict."""
+"""Produce requests can be parsed by kafka-python's classes, and each error code has a defined consequence."""
 
 from __future__ import annotations
 

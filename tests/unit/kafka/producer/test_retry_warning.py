@@ -1,4 +1,4 @@
-"""What is logged of batches that a broker refuses for a while."""
+"""The log about batches that a broker refuses for a while."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.writing import numbered, producer_config, write_values
 
 
 def _write(topic: str) -> None:
-    """Write to two partitions whose leader refuses what it gets four times."""
+    """Write to two partitions, whose leader refuses the batches four times."""
     transaction = Transaction("id", 7, 3, TransactionVersion.V2, {})
     with (
         ScriptedBroker(partitions=2) as broker,

@@ -1,4 +1,4 @@
-"""What a writer sends for single answers of a broker. What real brokers make of it: tests/broker/kafka."""
+"""A writer's requests after single answers of a broker. tests/broker/kafka has the tests with real brokers."""
 
 from __future__ import annotations
 

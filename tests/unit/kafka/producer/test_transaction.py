@@ -1,4 +1,4 @@
-"""What a transaction is, and how expiry differs from fencing."""
+"""The states of a transaction, and how expiry differs from fencing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_transaction_can_be_pickled() -> None:
     assert transaction.identity == _OURS
 
 
-def test_every_state_has_its_followers() -> None:
+def test_every_transaction_state_can_be_closed() -> None:
     assert set(TRANSITIONS) == set(TransactionState)
     assert all(TransactionState.CLOSED in followers for followers in TRANSITIONS.values())
 

@@ -1,4 +1,4 @@
-"""What the coordinator is asked, and what its single answers mean. Real coordinators: tests/broker/kafka."""
+"""Requests to the coordinator, and the meaning of its answers. tests/broker/kafka has the tests with real ones."""
 
 from __future__ import annotations
 
@@ -79,13 +79,20 @@ def test_a_coordinator_that_moved_is_looked_up_again(
     assert (first.producer_epoch, first.committed) == (again.producer_epoch, again.committed) == (3, True)
 
 
-def test_an_answer_that_passes_is_asked_again_on_the_same_connection(
+def test_a_retriable_answer_is_retried_on_the_same_connection(
     broker: ScriptedBroker, coordinator: TransactionCoordinator
 ) -> None:
     broker.script(ApiKey.END_TXN, *[Code.CONCURRENT_TRANSACTIONS] * 3)
     _commit(coordinator)
     assert len(broker.asked(ApiKey.END_TXN)) == 4
     assert len(broker.asked(ApiKey.FIND_COORDINATOR)) == 1
+
+
+def test_a_fencing_during_the_end_is_recognized(broker: ScriptedBroker, coordinator: TransactionCoordinator) -> None:
+    broker.script(ApiKey.END_TXN, Code.UNKNOWN_SERVER_ERROR, Code.PRODUCER_FENCED)
+    with pytest.raises(InvalidProducerEpochError):
+        _commit(coordinator)
+    assert len(broker.asked(ApiKey.END_TXN)) == 2
 
 
 def test_version_1_keeps_its_epoch_at_the_end_and_version_2_raises_it(

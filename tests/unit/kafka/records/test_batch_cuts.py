@@ -25,6 +25,6 @@ def test_the_first_batch_of_a_transaction_is_small_if_many_records_follow() -> N
 def test_the_rest_of_one_full_batch_waits_for_later_records() -> None:
     assert rest_of_batch(100, 100_000, 80_000) == 25
     assert rest_of_batch(75, 75_000, 80_000) == 0
-    # More than half a batch is sent, and the rest of several batches is divided among them.
+    # More than half a batch is sent as it is; the rest of several batches is divided evenly.
     assert rest_of_batch(120, 120_000, 80_000) == 0
     assert rest_of_batch(310, 310_000, 80_000) == 0

@@ -1,4 +1,4 @@
-"""What is said of the size of a record batch before it is encoded."""
+"""Estimates of a record batch's size before it is encoded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADERS = st.none() | st.lists(st.fixed_dictionaries({"key": st.text(max_size=5
 
 @st.composite
 def slices(draw: st.DrawFn) -> Records:
-    """Records with and without keys, timestamps and headers, cut out of longer columns."""
+    """Records with and without keys, timestamps and headers, as slices of longer columns."""
     kind = draw(st.sampled_from([pa.binary(), pa.large_binary()]))
     count = draw(st.integers(1, 40))
     start = draw(st.integers(0, count - 1))

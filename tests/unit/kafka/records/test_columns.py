@@ -1,4 +1,4 @@
-"""What becomes of columns as Spark, Arrow and connectors hand them over."""
+"""Columns in the forms that Spark, Arrow and connectors pass, converted for the encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Few records, encoded one by one, have the bytes that columns give them."""
+"""A few records, which are encoded one by one, have the same bytes as columns of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches as kafka-python's parser reads them."""
+"""Record batches, parsed by kafka-python."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_batch_goes_through_all_lengths_of_offset_deltas():
 
 @st.composite
 def _even_columns(draw: st.DrawFn, count: int) -> pa.Array:
-    """A column of values of one length, or of nulls, that may begin in the middle of its buffers."""
+    """A column of values of equal length, or of nulls, which may start in the middle of its buffers."""
     length = draw(st.none() | st.sampled_from([0, 1, 2, 3, 8, 63, 64, 70]))
     before = draw(st.integers(0, 3))
     data = np.random.default_rng(count).bytes((length or 0) * (before + count))
@@ -189,7 +189,7 @@ def test_the_sizes_of_records_are_a_bound_that_only_deltas_loosen(table: Table):
         assert bound <= size + len(table.rows)
 
 
-def test_batches_are_filled():
+def test_batches_are_filled_up_to_their_limit():
     records = Records(pa.array([b"x" * 100] * 20_000))
 
     sizes = [len(_encoded(run)) for run in split_by_bytes(records, 1_000_000)]

@@ -1,4 +1,4 @@
-"""The kernels of the record batch encoder against a varint written down byte by byte."""
+"""The record batch encoder's varint functions, compared with a varint computed byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values are known for a time."""
+"""Values are cached for a limited time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_value_is_known_until_it_is_too_old(clock: list[float]) -> None:
+def test_a_cached_value_is_returned_until_it_is_too_old(clock: list[float]) -> None:
     known: Aging[int] = Aging(1_000)
     known.put({"a": 1})
     clock[0] = 0.5
@@ -27,7 +27,7 @@ def test_a_value_is_known_until_it_is_too_old(clock: list[float]) -> None:
     assert known.fresh() == {"a": 3, "b": 2}
 
 
-def test_a_value_that_is_forgotten_is_unknown() -> None:
+def test_a_forgotten_value_is_not_returned() -> None:
     known: Aging[int] = Aging(60_000)
     known.put({"a": 1, "b": 2})
     known.forget("a")

@@ -1,4 +1,4 @@
-"""A wait for answers ends with the first answer, or at a given moment."""
+"""A wait for answers ends with the first answer, or at a given time."""
 
 from __future__ import annotations
 

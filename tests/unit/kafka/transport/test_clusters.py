@@ -1,4 +1,4 @@
-"""The views of clusters that a process keeps."""
+"""The cluster metadata that a process caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_view_that_is_in_use_is_shared():
 
 def test_unused_views_are_forgotten_except_the_latest():
     gc.collect()
-    # Other tests may hold views of their own.
+    # Other tests may have cached metadata of their own.
     before = len(cluster._CLUSTERS)
     for number in range(500):
         Cluster.of(config(number))

@@ -1,4 +1,4 @@
-"""Brokers that do not answer are told of while they are tried again."""
+"""A warning says which brokers do not answer while they are retried."""
 
 from __future__ import annotations
 

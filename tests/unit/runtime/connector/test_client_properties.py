@@ -167,7 +167,7 @@ def test_the_workers_credentials_stay_with_some_of_its_own_brokers():
 
 
 def test_by_default_a_connector_may_override_nothing_that_says_where_credentials_go():
-    """Every name is one of a Kafka client's, and none names a server, whom to trust, or a file."""
+    """The list has only Kafka client properties, and none for a server, trust or a file."""
     allowed = set(DEFAULT_ALLOWLIST)
     assert allowed <= known.ALL
     forbidden = ("bootstrap", "endpoint", "truststore", "location", "url", "handler", "class", "reporters", "lookup")

@@ -1,4 +1,4 @@
-"""Configurations as they are shown and given back."""
+"""Configurations are shown with hidden passwords, and accepted back with these."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_stored_password_is_not_taken_over_where_nothing_defines_it(kept: list
         check_passwords_stay_hidden(CONFIG, kept, ["password", "key"], [])
 
 
-def test_a_password_that_is_given_stays_one_or_is_removed_is_taken():
+def test_a_password_that_is_given_stays_hidden_or_is_removed_is_accepted():
     assert refusal(check_passwords_stay_hidden, CONFIG, ["topic"], ["password"], []) is None
     assert refusal(check_passwords_stay_hidden, CONFIG, ["password"], ["password"], ["password"]) is None
     assert refusal(check_passwords_stay_hidden, {"topic": "t"}, ["topic"], ["password"], []) is None

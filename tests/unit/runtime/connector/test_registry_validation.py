@@ -1,4 +1,4 @@
-"""What the validation of a connector says of its schema registry."""
+"""A connector's validation and its schema registry."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_refused_login_is_an_error(registry: FakeRegistry):
 
 
 def rows(address: str, folder: Path, **more: str) -> dict[str, str]:
-    """A connector whose configuration says the schema of its records."""
+    """A connector whose configuration has the schema of its records."""
     file = folder / "rows.csv"
     file.write_text("1,a\n")
     return {

@@ -1,4 +1,4 @@
-"""Which connectors can have transaction.boundary=source."""
+"""The connectors that may use transaction.boundary=source."""
 
 from __future__ import annotations
 

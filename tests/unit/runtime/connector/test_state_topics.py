@@ -1,4 +1,4 @@
-"""Topics with the state of workers take no dead letters."""
+"""Topics with workers' state are refused as dead letter topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values and definitions of metrics find each other by name."""
+"""Metric values match their definitions by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tasks of a process have transferred, over their restarts."""
+"""The records and bytes that a process's tasks have transferred, over restarts."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_the_lag_of_a_task_that_failed_is_not_known(state: State):
     metrics = WorkerMetrics()
     task = metrics.add(ConnectorTaskId("c", 0))
     task.state(State.RUNNING)
-    # All is polled, and nothing is committed.
+    # All records are polled, and none is committed.
     task.lag(0.0)
     assert task.activity().lag == 0
 
@@ -233,7 +233,7 @@ def test_a_transaction_ends_at_the_time_of_its_commit(task: TaskMetrics):
 
 
 def test_outside_of_transactions_records_are_done_when_they_are_acknowledged(task: TaskMetrics, clock: Clock):
-    """There are no transactions whose size could be taken."""
+    """Without transactions, there is no transaction size to measure."""
     task.polled(0.0)
     task.wrote(polled=2, written=2)
     clock.now += 0.5
@@ -299,7 +299,7 @@ def test_values_that_are_not_read_take_the_memory_of_two_windows():
     size = size_of(values)
     for second in range(60, 36_000):
         values.record(1, float(second))
-    # Numbers that differ are objects of their own.
+    # Different numbers are different objects.
     assert size_of(values) < size * 1.2
 
 

@@ -26,13 +26,13 @@ def test_the_source_partition_of_the_last_record_is_the_last():
 
 
 def test_an_equal_source_partition_after_another_comes_after_its_earlier_offset():
-    """They are compared by content later, and the last one counts."""
+    """Equal source partitions are merged later by content, so the last offset must come last."""
     records = _records(({"p": "a"}, 1), ({"p": "b"}, 2), ({"p": "a"}, 3))
     assert [offset for _, offset in batch_offsets(records)] == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
 def test_source_partitions_that_differ_in_json_are_kept_apart():
-    """In Python they are equal."""
+    """Python considers them equal."""
     records = _records(
         ({"p": 1}, 1), ({"p": True}, 2), ({"p": 1.0}, 3), ({"a": 1, "b": True}, 4), ({"b": 1, "a": True}, 5)
     )

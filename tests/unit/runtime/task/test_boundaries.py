@@ -35,8 +35,19 @@ def test_the_poll_boundary_commits_each_batch_every_empty_poll_and_at_the_end():
     assert manager.at_end() is BoundaryDecision.COMMIT
 
 
-@pytest.mark.parametrize("done", ["last_snapshot_record", "snapshot_completed"])
-def test_the_snapshot_boundary_commits_when_a_snapshot_ends_and_after_later_polls(done: str):
+@pytest.mark.parametrize("kind", [True, "INITIAL", "BLOCKING"])
+@pytest.mark.parametrize(
+    ("reading", "done"),
+    [
+        ({"last_snapshot_record": False}, {"last_snapshot_record": True}),
+        ({"snapshot_completed": False}, {"snapshot_completed": True}),
+        ({}, {"snapshot": None}),
+    ],
+    ids=["PostgreSQL", "SQL Server", "MariaDB"],
+)
+def test_the_snapshot_boundary_commits_when_a_snapshot_ends_and_after_later_polls(
+    kind: object, reading: dict[str, object], done: dict[str, object]
+):
     manager = boundary_manager(TransactionBoundary.SNAPSHOT, 1.0, 0.0)
 
     def poll(offset: dict[str, object], *, as_batch: bool) -> BoundaryDecision:
@@ -50,12 +61,14 @@ def test_the_snapshot_boundary_commits_when_a_snapshot_ends_and_after_later_poll
 
     assert _after_poll(manager, returned=False) is BoundaryDecision.COMMIT
     for as_batch in (False, True):
-        assert poll({"snapshot": "INITIAL", done: False}, as_batch=as_batch) is BoundaryDecision.CONTINUE
+        assert poll({"snapshot": kind, **reading}, as_batch=as_batch) is BoundaryDecision.CONTINUE
         assert _after_poll(manager, returned=False) is BoundaryDecision.CONTINUE
         assert manager.at_end() is BoundaryDecision.CONTINUE
-        assert poll({"snapshot": "INITIAL", done: True}, as_batch=as_batch) is BoundaryDecision.COMMIT
+        assert poll({"snapshot": kind, **done}, as_batch=as_batch) is BoundaryDecision.COMMIT
         assert manager.at_end() is BoundaryDecision.COMMIT
         assert poll({"lsn": 7}, as_batch=as_batch) is BoundaryDecision.COMMIT
+        # Changes are read while an incremental snapshot goes on.
+        assert poll({"snapshot": "INCREMENTAL", **reading}, as_batch=as_batch) is BoundaryDecision.COMMIT
 
 
 class _Frame:

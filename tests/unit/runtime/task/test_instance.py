@@ -79,7 +79,7 @@ def test_a_lag_that_is_not_finite_is_unknown(caplog: pytest.LogCaptureFixture, l
 
 
 class _Told(_Task):
-    """Returns, or raises, what it is told to."""
+    """Returns or raises a given result."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""No thread of a task ends without the task's state saying so."""
+"""When a thread of a task ends, the task's state says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.task_runner import States
 
 @pytest.fixture
 def interval() -> Iterator[float]:
-    """The interpreter's switch interval in seconds, as it was and will be again."""
+    """Keep the interpreter's switch interval, and restore it at the end."""
     before = sys.getswitchinterval()
     yield before
     sys.setswitchinterval(before)
@@ -32,7 +32,7 @@ def interval() -> Iterator[float]:
 
 @dataclass
 class _Parts:
-    """What a task needs up to the first thing that fails: its converters cannot be made."""
+    """The parts that a task needs before its first failure: its converters cannot be created."""
 
     failure: BaseException
     restarts: RestartConfig
@@ -62,12 +62,12 @@ def test_any_exception_that_ends_a_run_fails_the_task(failure: BaseException):
 def test_an_exit_that_passed_the_edge_fails_the_task(caplog: pytest.LogCaptureFixture):
     task, _ = _ended(SystemExit(3), RestartConfig())
     assert isinstance(task.error, PluginError)
-    # The state is reached by the ordinary way, and not as a fault of the worker.
+    # This is an ordinary failure of the task, not an internal error of the worker.
     assert "A fault of this worker" not in caplog.text
 
 
 def test_a_fault_of_the_worker_itself_fails_the_task(caplog: pytest.LogCaptureFixture):
-    # The pause before the next start cannot be computed.
+    # Computing the pause before the next start raises an error.
     task, states = _ended(RetriableError("away"), RestartConfig(backoff_s=cast("float", "soon")))
     assert states.of(task) == [State.FAILED]
     assert isinstance(task.error, TypeError)
@@ -79,7 +79,7 @@ def test_the_end_of_a_task_shortens_the_switch_interval_again(interval: float):
     others = [threading.Thread(target=done.wait, daemon=True) for _ in range(500)]
     for thread in others:
         thread.start()
-    # It waits to restart until it is stopped.
+    # The task waits to restart until it is stopped.
     states = States()
     parts = cast("TaskParts", _Parts(RetriableError("away"), RestartConfig(backoff_s=60.0)))
     task = WorkerSourceTask(ConnectorTaskId("c", 0), parts, states, TaskMetrics())

@@ -1,4 +1,4 @@
-"""What a sink does with the next batch, by what it committed last."""
+"""How a sink treats the next batch, depending on its last committed progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_no_run_has_the_transactional_id_of_another_sink_or_run():
     runs = [None, "b", "b-c", "c", "run=b", "/run=b", "b/run=c", "=b"]
     ids = {SinkKey(name, run).transactional_id for name in names for run in runs}
     assert len(ids) == len(names) * len(runs)
-    # A right to a sink's prefix is one to its runs.
+    # Permissions for a sink's prefix also cover its runs.
     assert SinkKey("orders", "1").transactional_id.startswith("fencepost-sink-orders")
 
 

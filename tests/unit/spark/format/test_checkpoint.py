@@ -1,4 +1,4 @@
-"""What a sink reads from the checkpoint of a streaming query."""
+"""The data that a sink reads from the checkpoint of a streaming query."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_newest_batch_is_that_with_the_highest_number(folder: Path, prefix: 
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
 def test_a_location_with_dots_is_the_folder_that_spark_makes_of_it(folder: Path, tmp_path: Path, prefix: str):
-    # Hadoop takes the dots out of the text, and never looks whether what is before them is a link, or exists.
+    # Hadoop resolves `..` in the text, whether the part before it exists, or is a link, or not.
     assert planned_batch(f"{prefix}{tmp_path}/missing/../{folder.name}/.") == Progress("a query", 10, 10)
     (tmp_path / "elsewhere" / "below").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "below")

@@ -1,4 +1,4 @@
-"""The processes of one application tell the same, and those of another one something else."""
+"""All processes of one application return the same name, and processes of another application a different one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fencepost.spark.format import driver_process as module
 from fencepost.spark.format.driver_process import driver_process
 
-# A daemon of Spark leads a process group, and forks workers.
+# Spark's daemon is a process group leader, and forks workers.
 _DAEMON = """
 import os
 from fencepost.spark.format.driver_process import driver_process
@@ -26,7 +26,7 @@ _APPLICATION = "import subprocess, sys; [subprocess.run([sys.executable, '-c', s
 
 
 def workers_of_an_application() -> list[str]:
-    """What a worker of each of two daemons tells."""
+    """The names that a worker of each of two daemons returns."""
     command = [sys.executable, "-c", _APPLICATION, _DAEMON]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.split()
 

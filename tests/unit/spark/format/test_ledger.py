@@ -1,4 +1,4 @@
-"""Which attempts a ledger lets write, and when the driver may commit."""
+"""The task attempts that a ledger lets write, and when the driver may commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def claim(task: int, attempt: int, *partitions: int, one: bool = False) -> Claim
 
 
 def ledger(*entries: Entry) -> Ledger:
-    """A ledger that was opened and has these entries."""
+    """An open ledger with these entries."""
     found = Ledger()
     for entry in (Opened(), *entries):
         found.apply(entry)
@@ -86,7 +86,7 @@ def test_nothing_is_granted_behind_the_close_and_without_the_first_entry():
 
 
 def test_late_copies_of_entries_change_nothing():
-    """An append without an answer is sent again, and the first one may arrive after others."""
+    """An append without an answer is retried, and its first attempt may arrive after other appends."""
     entries = [claim(0, 7, 0), Done(0, 7, (("t", 0, 5),)), claim(1, 8, 0), Done(1, 8, (("t", 0, 9),))]
     expected = ledger(*entries, Closed())
     for seed in range(200):

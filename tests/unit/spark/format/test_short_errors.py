@@ -1,4 +1,4 @@
-"""What Spark shows of an error of format("fencepost"): a few lines, of which the last is the message."""
+"""Spark shows an error of format("fencepost") in a few lines, the last of which is the message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_spark_is_given_no_inner_frames_and_no_causes(options: dict[str, str], t
         FencepostDataSource(OPTIONS | options).writer(SCHEMA, overwrite=False)
     lines = "".join(traceback.format_exception(raised.value)).splitlines()
     assert told in lines[-1]
-    # This function, and the method that Spark calls.
+    # The stack has this function, and the method that Spark calls.
     assert len([line for line in lines if line.startswith("  File ")]) == 2
 
 

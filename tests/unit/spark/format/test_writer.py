@@ -1,4 +1,4 @@
-"""What a write by format("fencepost") refuses before it asks a broker."""
+"""Writes that format("fencepost") refuses before it asks a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches of a sink are taken to be small."""
+"""The batches that a sink considers small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expressions for the sizes of rows; the tests of few rows compute them in Spark."""
+"""Spark expressions for the sizes of rows; the broker tests of few rows evaluate them."""
 
 from __future__ import annotations
 

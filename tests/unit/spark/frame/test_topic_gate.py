@@ -1,4 +1,4 @@
-"""Rows for the topics that sinks keep for themselves are refused."""
+"""Rows for a sink's internal topics are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of a sink speak of rows and options: not of connectors, tasks, workers and their properties."""
+"""A sink's errors are about rows and options, not about connectors, tasks, workers and their properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch id that a function of foreachBatch is called with."""
+"""The batch id of a foreachBatch call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One function in one query writes a sink at a time."""
+"""At any time, only one function of one query writes a sink."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.refusals import refusal
 
 
 class Function:
-    """Stands for a function of foreachBatch."""
+    """Stands for a foreachBatch function."""
 
 
 def batch(query: str, run: str) -> StreamingBatch:
@@ -24,7 +24,7 @@ def batch(query: str, run: str) -> StreamingBatch:
 
 
 class Sinks:
-    """Claims of the sink `orders` and others, in an application where the runs of `running` go on."""
+    """Claims of the sink `orders` and other sinks, in an application where the runs of `running` still run."""
 
     def __init__(self) -> None:
         self.running: set[str] = set()
@@ -39,7 +39,7 @@ class Sinks:
     def call(
         self, frame: object, *, batch: int, step: NextStep, run: str = "1", sink: str = "orders", cluster: str = "one"
     ) -> None:
-        """One call of the function, after a look at what is in Kafka."""
+        """One call of the function, after it has read the progress in Kafka."""
         self._writers.check_frame(ClusterSink(cluster, sink), StreamingBatch("q", run, batch, None), frame, step)
 
 

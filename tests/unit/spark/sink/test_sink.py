@@ -1,4 +1,4 @@
-"""What a sink says of a batch whose attempts fail."""
+"""A sink's error for a batch whose attempts fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.spark.sink.sink import Sink
 
 
 def _failure_of(errors: Sequence[FencepostError]) -> FencepostError:
-    """The error of a batch whose attempts fail with these, each before anything is written."""
+    """The error of a batch whose attempts fail with these errors, each before a record is written."""
     config = SinkConfig.from_options({"bootstrap.servers": "127.0.0.1:1", "topic": "t"})
     following: Iterator[FencepostError] = iter(errors)
 

@@ -1,4 +1,4 @@
-"""Records of the config topic, one by one: Connect's bytes, and what is made of malformed ones."""
+"""Single records of the config topic: Connect's bytes, and malformed records."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_records_match_connect_byte_for_byte(record: ConfigRecord, key: bytes, v
     ],
 )
 def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord):
-    """Workers before 3.5 write only `state`, values that are not boolean are false, and the KIP's spelling is read."""
+    """Workers before 3.5 write only `state`; non-boolean values count as false; the KIP's spelling is accepted."""
     assert decode(key, value) == record
 
 
@@ -141,7 +141,7 @@ def test_arbitrary_values_are_handled(key: bytes, member: object, name: str):
 
 
 def _assert_nothing_or_a_record(found: ConfigRecord | None) -> None:
-    """Whatever was read can be written and read again."""
+    """Check that a record which can be read can also be written and read again."""
     assert found is None or decode(*encode(found)) == found
 
 

@@ -1,4 +1,4 @@
-"""The state that records of the config topic make together, as in Connect."""
+"""The state that follows from all records of the config topic, as in Connect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _STOPPED = TargetStateRecord("c", TargetState.STOPPED)
 
 
 def test_task_configs_count_once_they_are_committed():
-    """The commit stands in a transaction of its own, behind that of the tasks."""
+    """The commit is in a separate transaction, after the tasks' transaction."""
     before, events = _replayed(_CREATED, _task(0), _task(1))
     assert before.tasks("c") == []
     assert events == [ConnectorConfigUpdate("c"), None, None]
@@ -69,7 +69,7 @@ def test_task_configs_count_once_they_are_committed():
 
 
 def test_a_commit_of_zero_tasks_removes_all_tasks():
-    """The generation stays, fencing is pending."""
+    """The generation is unchanged, and fencing is pending."""
     state, events = _replayed(
         _CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), CommitRecord("c", 0)
     )  # fmt: skip
@@ -81,12 +81,12 @@ def test_a_commit_of_zero_tasks_removes_all_tasks():
 
 
 def test_a_commit_with_missing_tasks_leaves_the_connector_without_tasks():
-    """Compaction took the record of task 0, because a newer one follows."""
+    """Compaction removed the record of task 0, because a newer one follows."""
     state, events = _replayed(_CREATED, _task(1), CommitRecord("c", 2), _task(0))
     assert state.tasks("c") == []
     assert state.entry("c").inconsistent
     assert events[2] == TaskConfigUpdate("c", ())
-    # What the incomplete commit had is out of date: the next one must bring all.
+    # The records of the incomplete commit are outdated: the next commit must bring all tasks.
     state, _ = apply(state, 5, CommitRecord("c", 2))
     assert state.entry("c").inconsistent
     for record in (_task(0), _task(1), CommitRecord("c", 2)):
@@ -96,19 +96,19 @@ def test_a_commit_with_missing_tasks_leaves_the_connector_without_tasks():
 
 
 def test_leftover_task_records_of_a_shrink_have_no_effect():
-    """More tasks may wait than a commit counts."""
+    """There may be more task records than a commit counts."""
     state, _ = _replayed(_CREATED, _task(1, "old"), _task(0), CommitRecord("c", 1))
     assert state.task_configs("c") == [{"n": "0"}]
     assert not state.entry("c").inconsistent
 
 
 def test_a_commit_of_an_unknown_connector_is_ignored():
-    """It was deleted, and compaction took both of its own records."""
+    """The connector was deleted, and compaction removed both of its own records."""
     state, events = _replayed(_task(0), CommitRecord("c", 1), _CREATED)
     assert events[1] is None
     assert state.tasks("c") == []
     assert not state.pending_fencing("c")
-    # What waited is gone with it: a commit of the new connector must bring its own tasks.
+    # Pending task records are dropped with it: a commit of the new connector must bring its own tasks.
     state, _ = apply(state, 5, CommitRecord("c", 1))
     assert state.entry("c").inconsistent
 
@@ -133,7 +133,7 @@ def test_a_change_of_the_target_state_is_reported(state: TargetState):
 
 
 def test_a_connector_without_target_state_is_started():
-    """A tombstone of the target state means STARTED, and is not told."""
+    """A tombstone of the target state means STARTED, and causes no event."""
     state, events = _replayed(_CREATED, TargetStateRecord("c", TargetState.PAUSED), TargetStateRecord("c", None))
     assert state.target_state("c") is TargetState.STARTED
     assert events[-1] is None
@@ -165,7 +165,7 @@ def test_a_target_state_may_precede_its_connector():
 
 
 def test_deleting_removes_all_but_the_task_count():
-    """Another connector of the name gets a real fencing round."""
+    """A new connector of that name gets a real fencing round."""
     state, events = _replayed(
         _CREATED, _task(0), _task(1), CommitRecord("c", 2), TaskCountRecord("c", 2), _task(0), CommitRecord("c", 1),
         _task(0), TargetStateRecord("c", TargetState.PAUSED), _DELETED,
@@ -205,7 +205,7 @@ def test_the_same_configuration_again_is_notified_and_keeps_the_tasks():
 
 
 def test_tasks_continue_if_compaction_moved_their_connector_after_the_commit():
-    """The same configuration was written again, at offset 3."""
+    """The same connector configuration was written again, at offset 3."""
     again = ConnectorRecord("c", _CONFIG, continues=1)
     before, events = _replayed(_task(0), CommitRecord("c", 1), TaskCountRecord("c", 1))
     assert (before.tasks("c"), before.pending_fencing("c"), events) == ([], False, [None, None, None])
@@ -231,7 +231,10 @@ def test_generations_count_commits_that_brought_tasks():
 
 
 def test_the_offset_is_one_after_the_last_record():
-    """Transaction markers hold offsets too, which nobody hands over. Before any record it is as Java's workers have it."""
+    """Transaction markers have offsets, too, but are not delivered.
+
+    Without any record the offset is Java's initial one.
+    """
     state = ClusterConfigState()
     assert state.offset == -1
     for offset, record in [(0, _CREATED), (2, None), (7, TaskCountRecord("c", 1))]:
@@ -248,7 +251,7 @@ def test_a_state_does_not_change_when_another_is_made_of_it():
 
 
 def test_the_counts_of_tasks_follow_the_records():
-    """They are the same object while no number changes: each event of the group compares them."""
+    """The counts are the same object while no number changes, because each group event compares them."""
     state, _ = _replayed(_CREATED, ConnectorRecord("d", _CONFIG), _task(0), _task(1), CommitRecord("c", 2))
     assert state.task_counts == {"c": 2, "d": 0}
     for offset, record in enumerate((TaskCountRecord("c", 2), _STOPPED, _task(0), _CREATED), 5):
@@ -275,7 +278,7 @@ _TEXTS = st.dictionaries(st.sampled_from("xyz"), st.sampled_from("12"), max_size
 
 @st.composite
 def _operations(draw: st.DrawFn) -> list[ConfigRecord]:
-    """What one request makes a leader or worker write."""
+    """The records that a leader or worker writes for one request."""
     name = draw(_NAMES)
     configs = draw(st.lists(_TEXTS, max_size=3))
     tasks: list[ConfigRecord] = [
@@ -284,7 +287,7 @@ def _operations(draw: st.DrawFn) -> list[ConfigRecord]:
     commit: list[ConfigRecord] = [CommitRecord(name, len(configs))]
     count: list[ConfigRecord] = [TaskCountRecord(name, len(configs))]
     target = draw(st.sampled_from(TargetState))
-    # Few, so that a connector gets the one again that it has.
+    # Few values, so that a connector often gets its current configuration again.
     config = ConnectorRecord(name, draw(st.sampled_from([{}, {"x": "1"}])))
     operations: list[list[ConfigRecord]] = [
         [config],
@@ -307,10 +310,10 @@ _LOGS = st.lists(_operations(), max_size=12).map(lambda parts: [record for part 
 
 
 def _log(records: Iterable[ConfigRecord]) -> list[_Written]:
-    """Records as a leader writes them that knows what stands there."""
+    """Records as written by a leader that has read the log."""
     log, state = [], ClusterConfigState()
     for number, record in enumerate(records):
-        # Offsets have gaps, where markers are.
+        # Offsets have gaps where markers are.
         offset, written = 2 * number, record
         if isinstance(record, ConnectorRecord) and record.config is not None:
             entry = state.entry(record.connector)
@@ -329,9 +332,9 @@ def _replay(log: Sequence[_Written]) -> ClusterConfigState:
 
 @st.composite
 def _logs_and_compacted(draw: st.DrawFn) -> tuple[list[_Written], list[_Written]]:
-    """A log, and what is left of it once it is cleaned up to a point, with old tombstones or without.
+    """A log, and the same log compacted up to some offset, with or without old tombstones.
 
-    The last record always stays: its segment is open.
+    The last record always stays, because its segment is open.
     """
     log = _log(draw(_LOGS))
     end = draw(st.integers(0, max(0, len(log) - 1)))
@@ -343,7 +346,7 @@ def _logs_and_compacted(draw: st.DrawFn) -> tuple[list[_Written], list[_Written]
 @settings(max_examples=300)
 @given(_logs_and_compacted())
 def test_any_compacted_form_of_a_log_gives_the_same_state(logs: tuple[list[_Written], list[_Written]]):
-    """What is lost are tasks of which a record is missing, never anything that is not so."""
+    """Tasks whose record is missing may be lost, but no wrong task appears."""
     log, compacted = logs
     whole, rest = _replay(log), _replay(compacted)
     assert rest.offset == whole.offset
@@ -357,7 +360,7 @@ def test_any_compacted_form_of_a_log_gives_the_same_state(logs: tuple[list[_Writ
             assert rest.task_configs(name) == whole.task_configs(name)
             assert rest.pending_fencing(name) == whole.pending_fencing(name)
         elif whole.tasks(name):
-            # The next commit has yet to come, or its leader died over it.
+            # The next commit was not written yet, or its leader died before it.
             reconfigured = whole.entry(name).applied_config != whole.connector_config(name)
             assert reconfigured or rest.entry(name).inconsistent
 

@@ -1,4 +1,4 @@
-"""Task count records, and what they say about fencing."""
+"""Task count records, and the fencing state that follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tasks go on when others change, by what the config topic says: those of which nobody can be mistaken."""
+"""Tasks that keep running when others change, as far as the config topic proves that this is safe."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _Written = tuple[int, ConfigRecord]
 
 
 def _config(share: str) -> dict[str, str]:
-    """What is after a + in a share are its additions."""
+    """In a share, the text after a + is its additions."""
     share, plus, added = share.partition("+")
     return {"share": share, **({TASK_ADDITIONS: added} if plus else {})}
 
 
 class _Topic:
-    """A config topic with one connector, written by a leader that has read all of it."""
+    """A config topic with one connector, written by a leader that has read the whole topic."""
 
     def __init__(self) -> None:
         self.state = ClusterConfigState()
@@ -39,7 +39,7 @@ class _Topic:
 
     def write(self, *records: ConfigRecord) -> _Topic:
         for record in records:
-            # Offsets have gaps, where markers are.
+            # Offsets have gaps where markers are.
             offset = 2 * len(self.log)
             self.log.append((offset, record))
             self.state, _ = apply(self.state, offset, record)
@@ -149,7 +149,7 @@ def test_all_tasks_of_a_connector_that_was_deleted_and_created_again_are_new(top
 
 
 def test_no_task_keeps_running_that_a_leader_without_the_last_commit_fences(topic: _Topic):
-    """A worker of Kafka Connect led in between."""
+    """A Kafka Connect worker was the leader in between."""
     topic.commit("a", "b", "cd", continues=False).fenced().commit("a", "b", "x")
 
     assert topic.unchanged == set()
@@ -175,7 +175,7 @@ def test_a_task_is_new_unless_its_additions_begin_with_the_former_ones(topic: _T
 
 @pytest.mark.parametrize("others", [("b", "x"), ("b", "c", "d"), ("b",)], ids="-".join)
 def test_a_task_with_additions_is_new_if_another_one_loses_something(topic: _Topic, others: Sequence[str]):
-    """What it got may be what the other one had, which is not fenced yet."""
+    """The added partition may have belonged to the other task, which is not fenced yet."""
     topic.commit("a+1", *others)
 
     assert 0 not in topic.unchanged
@@ -210,7 +210,7 @@ _OPERATIONS = st.one_of(
     st.tuples(st.just("configure"), st.sampled_from("12"), st.sampled_from("pppq")),
     st.tuples(st.just("commit"), _TASKS, st.sampled_from([True, True, True, False])),
     st.tuples(st.just("commit"), _TASKS, st.just(True)),
-    # A leader that died before it committed what it had written.
+    # A leader died before the commit of the task records that it had written.
     st.tuples(st.just("leave"), _TASKS),
     st.tuples(st.just("fence")),
     st.tuples(st.just("fence")),
@@ -220,9 +220,9 @@ _OPERATIONS = st.one_of(
 
 @st.composite
 def _topics_and_what_is_read(draw: st.DrawFn) -> tuple[_Topic, list[_Written]]:
-    """A topic that a round is due for, and what somebody reads of it.
+    """A topic for which a fencing round is pending, and the records that a reader gets.
 
-    Any record may be missing that has a later one of its key.
+    Any record may be missing if a later one has its key.
     """
     topic = _Topic().configure(**{"tasks.max": "1", "topic": "p"}).commit(*draw(_TASKS)).fenced()
     for operation in draw(st.lists(_OPERATIONS, max_size=8)):

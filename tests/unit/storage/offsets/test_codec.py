@@ -1,4 +1,4 @@
-"""Source offsets as records: the same bytes that Kafka Connect's JSON library writes, and headers of any writer."""
+"""Source offsets as records: the same bytes as Kafka Connect's JSON library, and headers of any writer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MAPS = st.dictionaries(st.text(), _PRIMITIVES)
 
 _READ_AT = 1_700_000_000_000
 
-# What Jackson 2.19 (Kafka 4.1's) made of the same map on a JVM.
+# The output of Jackson 2.19 (used by Kafka 4.1) for the same map.
 _NUMBERS = {
     "plain": 1.0, "e10": 1e10, "7": 1e7, "m3": 0.001, "m4": 0.00015, "neg": -123456789.125, "z": -0.0,
     "max": 1.7976931348623157e308, "min": 2.2250738585072014e-308, "x": 9999999.999, "e22": 1e22, "100": 100.0,

@@ -1,4 +1,4 @@
-"""Which copies of offsets wait to be written."""
+"""The copies of offsets that still have to be written."""
 
 from __future__ import annotations
 

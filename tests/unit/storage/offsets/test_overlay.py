@@ -19,7 +19,7 @@ _A, _B, _C = {"t": "a"}, {"t": "b"}, {"t": "c"}
 _PARTITIONS = [_A, _B, _C]
 _OWN = Origin("own")
 
-# What an offsets topic says of a source partition: nothing, that its offset was removed, or its offset.
+# An offsets topic may have no record of a source partition, a removal, or an offset.
 _SAYS = st.sampled_from(["nothing", "removed", 1, 2])
 
 
@@ -48,7 +48,7 @@ def test_the_newest_commit_counts_wherever_it_stands(newer: str):
 
 
 def test_of_one_commit_and_its_copy_the_commit_counts():
-    """A removal that is copied first takes effect with the commit."""
+    """A removal that was copied first takes effect with its commit."""
     own, shared = _table(1, time=5), _table("removed", time=5, origin=_OWN)
     assert OffsetView("c", own, shared).offset(_A) == OffsetView("c", shared, own).offset(_A) == {"n": 1}
 
@@ -71,6 +71,15 @@ def test_pages_have_each_offset_once_in_the_same_order_on_any_worker():
     assert OffsetView("other", own).page("", 5) == OffsetPage([], None)
 
 
+def test_a_page_has_what_was_committed_since_the_one_before():
+    table = _table("nothing", 2)
+    view = OffsetView("c", table)
+    assert view.page("", 9).offsets == [(_B, {"n": 2})]
+    apply(table, b'["c",{"t":"a"}]', b'{"n":1}', mark=OffsetMark(9))
+    apply(table, b'["c",{"t":"b"}]', None, mark=OffsetMark(9))
+    assert view.page("", 9) == OffsetPage([(_A, {"n": 1})], None)
+
+
 def test_a_malformed_offset_affects_only_its_own_page():
     table = _table(1, 1)
     apply(table, b'["c",{"t":"b"}]', b"[]", mark=OffsetMark(9))
@@ -82,7 +91,7 @@ def test_a_malformed_offset_affects_only_its_own_page():
 
 
 def test_a_reset_includes_offsets_hidden_by_a_removal_in_the_own_topic():
-    """Once compaction drops the note of the removal, what it hid would be in force again."""
+    """Once compaction drops the tombstone, the offset that it hid would be valid again."""
     view = OffsetView("c", _table("removed", "removed", 2), _table(1, "removed", 1))
     assert sorted(view.partitions(), key=str) == [_A, _C]
 

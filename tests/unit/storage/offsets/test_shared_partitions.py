@@ -1,4 +1,4 @@
-"""Which commits show that two tasks write one source partition, and which do not."""
+"""Commits that show that two tasks write one source partition, and commits that do not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_commit_between_two_of_another_task_shows_a_shared_partition():
 
 
 def test_commits_are_compared_by_time_in_any_reading_order():
-    """Of two spellings of one source partition the records are in different partitions of the topic."""
+    """Two JSON forms of one source partition may be in different partitions of the topic."""
     assert _found((_FIRST, 1), (_FIRST, 3), (_SECOND, 2)) is not None
     assert _found((_SECOND, 2), (_FIRST, 3), (_FIRST, 1)) is not None
     assert _found((_SECOND, 4), (_FIRST, 3), (_FIRST, 1)) is None
@@ -61,7 +61,7 @@ def test_the_state_of_a_source_partition_does_not_grow():
 
 @given(st.data())
 def test_successive_tasks_do_not_count_as_sharing_with_any_clocks(data: st.DataObject):
-    """Each run reads the offsets, and so the times of all commits before, as a fenced task's successor does."""
+    """Each run reads the offsets, with the times of all earlier commits, like the successor of a fenced task."""
     shared, known = SharedPartitions(), 0
     for run in range(data.draw(st.integers(1, 8))):
         author = CommitAuthor(f"group-c-{data.draw(st.integers(0, 2))}", str(run))
@@ -75,7 +75,7 @@ def test_successive_tasks_do_not_count_as_sharing_with_any_clocks(data: st.DataO
 
 
 def _written(table: OffsetTable, author: CommitAuthor | None, partition: dict[str, str] | None, n: int | None) -> None:
-    """Have a task commit an offset, and the table read it."""
+    """Commit an offset as a task, and let the table read it."""
     offsets = OffsetRecords("c", table, author=lambda: author)
     offsets.put(partition, None if n is None else {"n": n})
     for target, records in offsets.by_partition(5):
@@ -104,7 +104,7 @@ def test_tasks_may_share_empty_partitions_and_tombstones():
 
 
 def test_commits_without_an_author_end_nothing():
-    """Those of Connect's workers and older ones, of requests, and copies."""
+    """Commits of Connect's and older workers, of requests, and copies have no author."""
     table = OffsetTable()
     for author in (_FIRST, None, _SECOND, None):
         _written(table, author, {"file": "a"}, 1)

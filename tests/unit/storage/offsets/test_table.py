@@ -19,7 +19,7 @@ _PARTITION = {"a": 1, "b": 2}
 
 
 def _key(table: OffsetTable) -> bytes:
-    """The key that the source partition is written under."""
+    """The record key of a source partition."""
     (record,) = table.records("c", _PARTITION, b"{}")
     return record.key
 
@@ -144,7 +144,7 @@ def test_of_equal_times_the_later_epoch_of_one_producer_counts(order: list[int])
 
 @given(st.permutations([(0, 300), (1, 200)]))
 def test_each_partition_counts_with_its_last_record(order: list[tuple[int, int]]):
-    """A record of a clock that was ahead is replaced by what follows it in its own partition."""
+    """A record with a timestamp of a fast clock is replaced by the next record in its own partition."""
     table = OffsetTable()
     for place, timestamp in order:
         apply(table, _KEY, b'{"n":%d}' % timestamp, timestamp, place=place)
@@ -153,7 +153,7 @@ def test_each_partition_counts_with_its_last_record(order: list[tuple[int, int]]
 
 
 def test_an_offset_is_removed_wherever_the_source_partition_has_one():
-    """Compaction drops the note of a removal; what stood elsewhere would be in force again."""
+    """Compaction drops a tombstone, and then an older offset in another partition would be valid again."""
     table = OffsetTable()
     apply(table, _KEY, b'{"n":1}', 1, place=0)
     apply(table, _KEY, b'{"n":2}', 2, place=3)
@@ -209,7 +209,7 @@ def test_a_source_partition_may_be_null():
 
 
 class _Days:
-    """A clock that is moved by days."""
+    """A clock that a test advances by days."""
 
     def __init__(self) -> None:
         self.seconds = 7.0
@@ -236,7 +236,7 @@ def test_a_removed_offset_is_forgotten_after_more_than_a_day(days: _Days):
     assert list(table.stored_of("c")) == [identity_of(_PARTITION)]
     days.pass_over(table, 1)
     assert table.stored_of("c") == {}
-    # The commit before it is forgotten, too: another task cannot be found to share the source partition.
+    # The commit before it is forgotten, too, so another task that shares the source partition is not detected.
     apply(table, _KEY, b'{"p":2}', mark=OffsetMark(5, author=CommitAuthor("t-1", "2.1.1")))
     assert table.shared_partitions("c")[0] == 0
     assert OffsetView("c", table).offset(_PARTITION) == {"p": 2}
@@ -268,7 +268,7 @@ def test_a_removal_is_remembered_as_long_as_another_place_has_an_older_offset(da
     apply(table, _SAME_IN_OTHER_ORDER, None, mark=OffsetMark(6), place=4)
     days.pass_over(table, 3)
     assert OffsetView("c", table).offset(_PARTITION) is None
-    # So that a later removal reaches both.
+    # A later removal then reaches both.
     assert {record.partition for record in table.records("c", _PARTITION, None)} == {3, 4}
 
 

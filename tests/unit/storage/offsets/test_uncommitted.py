@@ -1,4 +1,4 @@
-"""What a task has to commit: the last offset of each source partition, as records."""
+"""The records that a task has to commit: the last offset of each source partition."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_offsets_that_were_discarded_are_not_reported_as_committed():
 
 
 def _headers(offsets: OffsetRecords) -> set[bytes]:
-    """The commit times that are written."""
+    """The commit times in the written records."""
     every = [records.headers for _, records in offsets.by_partition(25)]
     return {
         header["value"] for headers in every if headers is not None for row in headers.to_pylist() for header in row
@@ -149,7 +149,7 @@ def _headers(offsets: OffsetRecords) -> set[bytes]:
 
 
 def test_a_commit_time_is_later_than_all_read_ones_even_with_a_slow_clock():
-    """Of two topics, or two partitions of one, the latest commit counts."""
+    """The latest commit time counts between two topics, or two partitions of one topic."""
     table = OffsetTable()
     ahead = 10**15
     apply(table, b'["c",{"file":"a"}]', b'{"n":1}', mark=OffsetMark(ahead))

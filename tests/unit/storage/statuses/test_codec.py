@@ -1,4 +1,4 @@
-"""Records of the status topic, and which of two reports counts."""
+"""Records of the status topic, and the comparison of two reports."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_malformed_records_have_no_effect(key: bytes | None, value: bytes | None
 @given(st.none() | st.binary(), st.none() | st.binary())
 def test_arbitrary_bytes_are_handled(key: bytes | None, value: bytes | None):
     found = decode(key, value)
-    # Whatever was read can be written and read again.
+    # A report that can be read can also be written and read again.
     assert found is None or decode(*encode(*found)) == found
 
 

@@ -1,8 +1,8 @@
 """A file that is compressed or not in UTF-8, and the part of its content that was not returned yet.
 
-Positions count bytes of the content in UTF-8. The file is decompressed and decoded by the task, in one pass and one
-thread, and its batches hold their bytes: an executor could not begin in the middle. To start from a position it reads
-from the last restart point before it (see `restart_point`), or else from the beginning.
+Positions count bytes of the content in UTF-8. The task decompresses and decodes the file in one pass and one thread,
+and its batches contain the bytes: an executor could not start in the middle of the file. To start from a position, the
+task reads from the last restart point before it (see `restart_point`), or else from the beginning.
 
     READING --end of the content--> ENDED ------the file grew------> READING, if compressed from the restart point
        |                                                                ^
@@ -10,7 +10,7 @@ from the last restart point before it (see `restart_point`), or else from the be
                                         |
                                         +--did not grow for a minute, or the file is complete--> DataError
 
-    READING --damaged data--> DAMAGED --all before it was returned--> DataError
+    READING --damaged data--> DAMAGED --the content before the damage was returned--> DataError
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from fencepost.connectors.files.content.ranges import PADDING, FileRange, count_
 from fencepost.connectors.files.content.restart_point import RestartPoint, RestartPoints, opened, usable
 
 TRUNCATED_SECONDS: Final = 60.0
-"""How long a truncated file may not have grown before it is an error: it may still be copied."""
+"""A truncated file that has not grown for this time is an error.
+
+Before this time has passed, another program may still be copying the file.
+"""
 
 
 class _State(Enum):
@@ -44,9 +47,9 @@ class _State(Enum):
 
 
 class ContentFile:
-    """One file and the position in its content up to which it was returned.
+    """One file, and the position in its content up to which the content was returned.
 
-    The end of compressed content, and of an object, is the end of a record; a file that is not compressed may grow.
+    The end of compressed content, and of an object, is also the end of a record; an uncompressed file may still grow.
     `clock` returns seconds.
     """
 
@@ -75,26 +78,26 @@ class ContentFile:
         self._points = RestartPoints(restart)
         self._data = bytearray()
         self._line = 1
-        # Whether the last byte before the position is a return, and no line feed was there after it.
+        # Whether the last byte before the position is a carriage return that may still be followed by a line feed.
         self._returned = False
         self.looked_at_size = 0
-        """The size of the compressed file when it was opened last."""
+        """The size of the compressed file when it was last opened."""
         self.seen: Stamp | None = None
-        """The state of the file when last checked."""
+        """The state of the file when it was last checked."""
         self._grew_at = clock()
 
     def skip(self) -> None:
-        """Take it that nothing is left after the position."""
+        """Regard the file as read to its end, without reading the file."""
         self._state = _State.ENDED
 
     @property
     def finished(self) -> bool:
-        """Whether nothing was left after the position when last checked."""
+        """Whether the position was the end of the content when the file was last checked."""
         return self._state is _State.ENDED and not self._data and not self._within_character
 
     @property
     def lag(self) -> int:
-        """About how many bytes of the content are left: as if the rest of the file were as compressible."""
+        """About how many bytes of the content are left, if the rest of the file is as compressible as the start."""
         read = self._stream.compressed_position if self._stream is not None else 0
         left = 0 if self._state is _State.ENDED else max(0, self.looked_at_size - read)
         return len(self._data) + (left * (self.position + len(self._data)) // read if read else left)
@@ -106,7 +109,10 @@ class ContentFile:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The source offset of the position, with the restart point before it, and the identity and the end of an object."""
+        """The source offset of the position.
+
+        The offset includes the last restart point, and for objects their identity and end.
+        """
         end = {END_FIELD: self.position} if self._origin.whole and self.finished else {}
         return {POSITION_FIELD: self.position} | self._points.in_offset() | self._origin.offset | end
 
@@ -119,8 +125,9 @@ class ContentFile:
     def advance(self, *, whole: bool = False) -> list[FileRange]:
         """Return the next complete records and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned. Raises RetriableError as `object_store`: the next call reads again.
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced,
+        after all complete records before the damage or the end were returned. Raises RetriableError if an object store
+        does not answer: the next call then reads again.
         """
         position, restart = self.position, self._points.last
         try:
@@ -162,7 +169,7 @@ class ContentFile:
             raise
 
     def _reopen(self, position: int, restart: RestartPoint | None) -> None:
-        """Go back to a position, and to the restart point that was before it."""
+        """Go back to a position, and to the last restart point before it."""
         self.close()
         self._state, self.position, self._points.last = _State.READING, position, restart
 
@@ -181,7 +188,8 @@ class ContentFile:
     def _file_size(self) -> int:
         stamp = self._origin.stamp()
         if stamp is None:
-            # Removed after it was read; if not, opening it says so.
+            # A file that was removed after it was read keeps its last known size. If the file was not read yet, opening
+            # it raises the error.
             return self.looked_at_size
         self.seen = stamp
         return stamp[2]
@@ -195,7 +203,7 @@ class ContentFile:
             )
 
     def _start(self) -> ContentStream:
-        """Open the file, and read its content up to the position, from the restart point on if there is one."""
+        """Open the file, and read its content up to the position, starting at the restart point if there is one."""
         self.looked_at_size = self._file_size()
         point = usable(self._points.last, self.position, self.form)
         self._stream = stream = opened(self.path, self.form, self._allowed, point)
@@ -210,12 +218,14 @@ class ContentFile:
             if not data:
                 self.close()
                 raise DataError(
-                    f"The content of the file {self.path} has {self.position - left} bytes, but was read up to byte "
-                    f"{self.position}: it was truncated or replaced. Bring the former file back, or reset the "
-                    "connector's offsets to read the file that is there from its start"
+                    f"The content of the file {self.path} has {self.position - left} bytes, but its offset says that it is "
+                    f"to be read on from byte {self.position}: it was truncated or replaced, or the offset was set for "
+                    f"other content. Bring the file of the offset, set the offset {{'{POSITION_FIELD}': <bytes>}} to a byte "
+                    "of the content with PATCH /connectors/NAME/offsets, or reset the connector's offsets to read the file "
+                    "that is there from its start"
                 )
             left -= len(data)
-            # The two characters of one line end, in two reads.
+            # The two characters of one line end may be in two reads.
             self._line += count_lines(data) - (returned and data.startswith(b"\n"))
             returned = data.endswith(b"\r")
         self._returned = returned
@@ -262,14 +272,14 @@ class ContentFile:
             )
 
     def _take(self, *, whole: bool) -> HeldRange | None:
-        """Return the complete records of the bytes that were read."""
+        """Return the complete records among the bytes that were read."""
         if self._returned and self._data:
-            # A line feed belongs to the return.
+            # A line feed here belongs to the carriage return before it.
             self.position += self._data.startswith(b"\n")
             self._data = self._data.removeprefix(b"\n")
             self._returned = False
         length = len(self._data)
-        # At the end of a file, the padding byte after a return shows that the record ends.
+        # At the end of a file, a padding byte after a carriage return shows that the record ends.
         seen = length + (self._state is _State.ENDED and self._data.endswith(b"\r"))
         _, nexts = record_ends(self._data + bytes(PADDING), seen, quoting=self._quoting, position=self.position)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)

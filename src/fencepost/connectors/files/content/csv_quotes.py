@@ -1,7 +1,7 @@
-r"""Finds which quotes of CSV open and close fields, and so which line ends are part of a field.
+r"""Finds which quotes in CSV open and close fields, and thus which line ends are part of a field.
 
-pyarrow's parser has the same grammar; Python's `csv` too, with the exceptions in docs/connectors/file.md. A quote opens
-a field only as the field's first character. Elsewhere outside of quotes it is a character like any other:
+pyarrow's parser uses the same grammar. Python's `csv` does too, with the exceptions in docs/connectors/file.md. A quote
+opens a field only as the field's first character. Elsewhere outside of quotes, a quote is an ordinary character:
 
     FIELD_BEGIN --quote--> QUOTED                    delimiter, line end: to FIELD_BEGIN from all states but QUOTED
          |                  | ^
@@ -10,7 +10,7 @@ a field only as the field's first character. Elsewhere outside of quotes it is a
          +--> FIELD <--any-- CLOSED
               other
 
-An escape character makes the next one part of the field, in each state.
+An escape character makes the next character part of the field, in each state.
 
 The state after a quote depends only on the previous quotes and the characters right before them. So only quotes are
 examined, with a few numpy operations on all of them.
@@ -56,9 +56,10 @@ class OpenEnd:
 
 
 def positions_of(array: Bytes, *codes: int) -> Positions:
-    """Return where one of some bytes is, in ascending order.
+    """Return the positions of bytes with any of these codes, in ascending order.
 
-    A block is compared in parts: memory for all results would be the system's again afterwards, which clears it each time.
+    A block is compared in parts, to save time: if the results of a whole block were in memory at once, this memory
+    would be returned to the system after each call, and the system would clear it before the next call.
     """
     found = [np.empty(0, np.int64)]
     for first in range(0, len(array), _SEARCHED_AT_ONCE):
@@ -86,22 +87,23 @@ def _active_escapes(array: Bytes, escape: int) -> Positions:
 
 
 def outside_quotes(plain: Bytes, ends: Positions, quoting: Quoting, begin: int) -> Flags:
-    """Return which of these line ends, in ascending order, are not within quotes.
+    """Return, for each line end, whether it is outside of quotes. `ends` are in ascending order.
 
-    `plain` has the block's bytes, with escaped ones replaced; it has at least one quote. Its first field starts at `begin`.
+    `plain` are the block's bytes, in which escaped characters are replaced. They contain at least one quote. The first
+    field starts at `begin`.
     """
     assert quoting.quote is not None  # noqa: S101 - there is one
     quotes = positions_of(plain, quoting.quote)
     before = np.searchsorted(quotes, ends)
     if _are_pairs(plain, quotes, quoting, begin):
         return np.equal(before % 2, 0)
-    # Nothing is open before the first quote.
+    # No quoted field is open before the first quote.
     is_open = np.append(np.False_, _opening(plain, quotes, quoting, begin))
     return np.logical_not(is_open[before])
 
 
 def open_end(record: bytes | bytearray, quoting: Quoting, begin: int = 0) -> OpenEnd | None:
-    """Return what keeps the last record open at its end, None if it is complete.
+    """Return the quote or escape character that keeps the last record open at its end, None if the record is complete.
 
     Only the last record of a file can be open.
     """
@@ -124,7 +126,8 @@ def open_end(record: bytes | bytearray, quoting: Quoting, begin: int = 0) -> Ope
 def _are_pairs(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> bool:
     """Return whether the quotes simply alternate between opening and closing.
 
-    This is cheap to check, and holds for the output of most programs. A doubled quote closes and opens.
+    Two quotes in a row within a field count as a closing and an opening quote. The check is cheap, and the result is
+    True for the output of most programs.
     """
     opening = quotes[::2]
     if not len(opening):
@@ -146,18 +149,20 @@ def _after(quoting: Quoting) -> Flags:
 
 
 def _at_field_begin(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> Flags:
-    """Return which quotes are the first character of a field, if they are not within quotes."""
+    """Return which quotes are the first character of a field, provided that they are not within quotes."""
     found: Flags = _after(quoting).take(plain.take(quotes - 1, mode="wrap"))
     found[:1] = (quotes[:1] == begin) | (found[:1] & (quotes[:1] > 0))
     return found
 
 
 def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> Flags:
-    """Return after which quotes the state is QUOTED.
+    """Return, for each quote, whether the state after it is QUOTED.
 
-    A run is a quote that may open a field (`heads`) and the quotes up to the next head. The effect of a run's quotes
-    depends only on the state before it: within quotes the head closes, else it opens. After that they alternate, until
-    one in the state CLOSED does not follow the previous quote (`loose`): it and the rest of the run are characters.
+    A head is a quote that may open a field (`heads`). A run is a head and all quotes before the next head. The effect
+    of a run's quotes depends only on the state before the run. In the state QUOTED, the head closes a field; in all
+    other states, it opens a field. The next quotes alternately open and close. The alternation ends at the first quote
+    that comes after a closing quote, but not directly after it (`loose`). This quote and the later quotes of the run
+    are ordinary characters.
     """
     count = len(quotes)
     at_begin = _at_field_begin(plain, quotes, quoting, begin)
@@ -165,14 +170,15 @@ def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> F
     if not len(heads):
         return np.zeros(count, np.bool_)
     run = np.cumsum(at_begin) - 1
-    # Quotes before the first head open nothing, whatever their run is.
+    # For quotes before the first head, `run` is wrong. They open no field, so their flags are cleared at the end.
     odd: Flags = np.equal((np.arange(count) - heads[run]) % 2, 1)
     loose = ~at_begin & (plain.take(quotes - 1, mode="wrap") != quoting.quote)
     ends = np.append(heads[1:], count)
-    # Where the alternation of a run ends, if its head opens, and if it closes.
+    # For each run, the index in `quotes` at which the alternation ends. It depends on whether the run's head opens or
+    # closes a field.
     if_opens = np.minimum(_next_of(np.flatnonzero(loose & ~odd), heads, count), ends)
     if_closes = np.minimum(_next_of(np.flatnonzero(loose & odd), heads, count), ends)
-    # A run that ends within quotes makes the next head close.
+    # If a run ends within quotes, the next head closes.
     even_length = (ends - heads) % 2 == 0
     flips = ~even_length & (if_opens == ends)
     keeps = even_length & (if_closes == ends)
@@ -184,13 +190,13 @@ def _opening(plain: Bytes, quotes: Positions, quoting: Quoting, begin: int) -> F
 
 
 def _next_of(positions: Positions, since: Positions, none: int) -> Positions:
-    """Return, for each of the others, the first position at or after it, `none` if there is none."""
+    """Return, for each position in `since`, the first of `positions` at or after it, or `none`."""
     found: Positions = np.append(positions, none)[np.searchsorted(positions, since)]
     return found
 
 
 def _states_before(flips: Flags, keeps: Flags) -> Flags:
-    """Return the state before each step of a sequence, where a step flips the state, keeps it, or else clears it.
+    """Return the state before each step of a sequence. A step flips the state, keeps it, or else clears it.
 
     The state is clear before the first step.
     """

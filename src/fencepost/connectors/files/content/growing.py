@@ -1,4 +1,4 @@
-"""A file that is read while it grows, and the part of it that was not returned yet."""
+"""A file that is read while it grows, and the part of the file that was not returned yet."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ FILENAME_FIELD: Final = "filename"
 POSITION_FIELD: Final = "position"
 
 DEFAULT_BATCH_BYTES: Final = 128 << 20
-"""The maximum size of one poll.
+"""The maximum number of bytes of one poll.
 
-Large enough that a Spark job's fixed cost hardly counts, small enough to be written well within the default
-transaction.timeout.ms of a minute.
+The number is large enough that a Spark job's fixed cost hardly counts, and small enough to be written well within the
+default transaction.timeout.ms of one minute.
 """
 
 SPLIT_BYTES: Final = 8 << 20
-"""The amount that one Spark task reads at a time."""
+"""The number of bytes that one Spark task reads at a time."""
 
 SMALL_BYTES: Final = 4_096
-"""The size up to which a new file is read as a whole when it is opened first: each further open costs more than its bytes."""
+"""Up to this size a new file is read as a whole when first opened.
+
+Opening the file a second time would cost more than reading it.
+"""
 
 WAIT_SECONDS: Final = 1.0
 """The time that a poll waits for new data before it returns None."""
 
-LOOK_SECONDS: Final = 0.05
+CHECK_SECONDS: Final = 0.05
 """The interval at which a waiting poll checks the file."""
 
 _LOG: Final = logging.getLogger(__name__)
@@ -51,17 +54,20 @@ class Planner(Protocol):
     """Finds the complete records at the start of a part of a file."""
 
     def __call__(self, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
-        """Return them as parts in order, each ending at the end of a record; none if no record is complete."""
+        """Return the complete records as parts in order.
+
+        Each part ends at the end of a record. The list is empty if no record is complete.
+        """
 
 
 def plan_lines(file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
-    """Find the complete lines of a part, reading only around the cuts."""
+    """Find the complete lines of a part. Only the bytes around the cuts are read."""
     end = last_line_end(file, part, size)
     return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
 
 
 class _Followed:
-    """A file with one byte more than its `size`: a carriage return at its end then ends a record."""
+    """A file that appears to have one byte more than its `size`: then a carriage return at its end ends a record."""
 
     def __init__(self, file: FileIO | BytesIO, size: int) -> None:
         self._file = file
@@ -80,9 +86,9 @@ class _Followed:
 
 
 def plan_with_last_return(plan: Planner, file: FileIO | BytesIO, part: FileRange, size: int) -> list[FileRange]:
-    """Find the complete records of a part as `plan` does, and at the file's end also one that ends with only a return.
+    """Find the complete records of a part as `plan` does; at the file's end, a carriage return also ends a record.
 
-    If a line feed follows later, it belongs to the return: see `GrowingFile.advance`.
+    If a line feed follows later, it belongs to this carriage return: see `GrowingFile.advance`.
     """
     found = plan(file, part, size)
     if found or part.end < size or read_at(file, 1, size - 1) != b"\r":
@@ -100,7 +106,7 @@ class Awaited:
     def is_missing(self, *, whole: bool = False) -> bool:
         """Return whether there is no file at the path, and log it the first time.
 
-        With `whole` nothing is waited for: a missing file raises DataError.
+        `whole` means that the file must exist: DataError is raised if it is missing.
         """
         if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
             return False
@@ -116,10 +122,11 @@ class Awaited:
 
 
 class GrowingFile(Awaited):
-    """A file with the position up to which it was returned.
+    """A file with the position up to which its records were returned.
 
-    A file may only grow: if it is shorter than the position it was truncated or replaced, and reading on would lose or
-    mix up records. If the file does not exist yet, a poll waits for it. `plan` uses `quoting`.
+    A file may only grow. If it is shorter than the position, it was truncated or replaced, and reading on would lose or
+    mix up records. If the file does not exist yet, a poll waits for it. `quoting` is the quoting that `plan` uses to
+    find records.
     """
 
     def __init__(  # noqa: PLR0917 - as ContentFile
@@ -142,25 +149,25 @@ class GrowingFile(Awaited):
         self.looked_at_size = -1
         """The size at the last check of the file, -1 before the first."""
         self.seen: Stamp | None = None
-        """What the last check of the file saw."""
+        """The state of the file at its last check."""
         self.read: FileIdentity | None = None
-        """The file up to the position, as it was when the records before that were found; None before the first ones."""
+        """The file's identity up to the position, taken when the position was reached; None at the beginning."""
         self._known_size: int | None = None
-        # The content of a small file when it was opened, until the next check.
+        # The status and content of a small file, kept from its opening until the next check.
         self._held: tuple[os.stat_result, bytes] | None = None
         self.exhausted = False
         """Whether no complete record was left after the position at the last check of the file."""
 
     @property
     def finished(self) -> bool:
-        """Whether nothing was left after the position when the file was last checked."""
+        """Whether the position was the end of the file when the file was last checked."""
         return self.position == self.looked_at_size
 
     @property
     def lag(self) -> int:
         """The number of bytes left after the position at the last check of the file.
 
-        Raises DataError if it was not checked yet and the check fails.
+        Raises DataError if the file was not checked before, and the check fails now.
         """
         if self._known_size is None:
             small = self._small_size()
@@ -168,7 +175,10 @@ class GrowingFile(Awaited):
         return max(0, self._known_size - self.position)
 
     def _small_size(self) -> int | None:
-        """Return the size of a small file, which may be known even if the file is not allowed: so it is not opened."""
+        """Return the file's size if it is small, else None.
+
+        The file is not opened, so a lag is reported even if the process may not read the file.
+        """
         try:
             status = os.lstat(self.path)
         except OSError:
@@ -187,10 +197,10 @@ class GrowingFile(Awaited):
         return {POSITION_FIELD: self.position}
 
     def fits(self, room: int) -> bool:
-        """Return whether there are about at most `room` bytes after the position."""
+        """Return whether at most `room` bytes follow the position, by the size known now."""
         size = self._held[0].st_size if self._held is not None else _size_at(self.path)
         if size - self.position > room:
-            # It may change until its turn comes again.
+            # The file may change before it is read next.
             self._held = None
             return False
         return True
@@ -198,7 +208,7 @@ class GrowingFile(Awaited):
     def size(self) -> int | None:
         """Return the file's size in bytes, None if there is no file.
 
-        Raises DataError if it cannot be read, or is not allowed.
+        Raises DataError if the file cannot be read, or is not allowed.
         """
         try:
             status = self._status()
@@ -209,20 +219,21 @@ class GrowingFile(Awaited):
         self.seen = stamp_of(status)
         if status.st_size < self.position:
             raise DataError(
-                f"The file {self.path} has {status.st_size} bytes, but was read up to byte {self.position}: it was "
-                "truncated or replaced. Bring the former file back, or reset the connector's offsets to read the "
-                "file that is there from its start"
+                f"The file {self.path} has {status.st_size} bytes, but its offset says that it is to be read on from byte "
+                f"{self.position}: it was truncated or replaced, or the offset was set for another file. Bring the file of "
+                f"the offset, set the offset {{'{POSITION_FIELD}': <bytes>}} to a byte of the file with PATCH "
+                "/connectors/NAME/offsets, or reset the connector's offsets to read the file that is there from its start"
             )
         return status.st_size
 
     def was_opened(self, file: FileIO) -> FileIO | BytesIO:
-        """Take it that the file that is now open passed the check of allowed paths, and keep the content of a small file.
+        """Record that the open file passed the check of allowed paths, and keep the content if the file is small.
 
-        Return what to read from: the file, or its content.
+        Return the object to read from: the file itself, or its content in memory.
         """
         status = os.fstat(file.fileno())
         self._found_allowed = (status.st_dev, status.st_ino)
-        # What was kept while the first bytes were too few to tell how to read the file.
+        # Discard content that was kept while the first bytes were too few to decide how to read the file.
         self._held = None
         if self.position or status.st_size > SMALL_BYTES:
             return file
@@ -234,7 +245,7 @@ class GrowingFile(Awaited):
         return BytesIO(data)
 
     def is_unchanged(self, identity: FileIdentity | None) -> bool:
-        """Return whether all of the file was read, and it was not written since: then nothing of it needs to be opened."""
+        """Return whether the whole file was read, and not written to since. Such a file need not be opened."""
         if identity is None or self.position != identity.end:
             return False
         try:
@@ -261,11 +272,11 @@ class GrowingFile(Awaited):
     def advance(self, *, whole: bool = False) -> list[FileRange]:
         """Return the next complete records and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete, so that its end is the end of a record. A line feed after a record that
-        ended with a return is skipped.
+        `whole` means that the file is complete, so that its end is also the end of a record. A line feed is skipped if
+        the previous record ended with its carriage return.
         """
         if whole:
-            # It may have grown since, until it was complete.
+            # The kept content may be older than the complete file, which may have grown since its last check.
             self._held = None
         size = self.size()
         if size is None:
@@ -284,7 +295,7 @@ class GrowingFile(Awaited):
         held = self._held
         with open_file(self.path, self._allowed) if held is None else BytesIO(held[1]) as file:
             if self.position and read_at(file, 2, self.position - 1) == b"\r\n":
-                # The previous record ended with the return, which was the last byte then.
+                # The previous record ended with the carriage return, which was then the last byte.
                 self.position += 1
             part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
             splits = self._plan(file, part, size) if part.size else []
@@ -314,18 +325,18 @@ class GrowingFile(Awaited):
             return read_at(file, part.size, part.start)
 
 
-def wait_for(look: Callable[[], Sequence[_Split]], stopping: threading.Event) -> Sequence[_Split]:
-    """Call `look` until it returns something, at most for WAIT_SECONDS or until `stopping` is set."""
-    for _ in range(round(WAIT_SECONDS / LOOK_SECONDS)):
-        if found := look():
+def wait_for(read: Callable[[], Sequence[_Split]], stopping: threading.Event) -> Sequence[_Split]:
+    """Call `read` until it returns something, for at most WAIT_SECONDS, or until `stopping` is set."""
+    for _ in range(round(WAIT_SECONDS / CHECK_SECONDS)):
+        if found := read():
             return found
-        if stopping.wait(LOOK_SECONDS):
+        if stopping.wait(CHECK_SECONDS):
             break
     return ()
 
 
 def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError for the property if its path may not be read."""
+    """Raise ConfigError, naming the property, if the file at the path may not be read."""
     try:
         allowed.check(path)
     except ConfigError as error:
@@ -336,7 +347,7 @@ def check_offsets(
     offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
     check: Callable[[str, SourceOffset], object] | None = None,
 ) -> None:
-    """Raise DataError unless all of these are source partitions and offsets of files. Removals are always valid.
+    """Raise DataError unless all source partitions and offsets are valid for files. Removing an offset is always valid.
 
     `check` raises DataError for an invalid offset of a file; by default the offset must be a position in bytes.
     """
@@ -345,13 +356,19 @@ def check_offsets(
             continue
         if partition is None or set(partition) != {FILENAME_FIELD}:
             raise DataError(f"The source partition {partition} is not of the form {{'{FILENAME_FIELD}': <path>}}")
-        (check or position_of)(str(partition[FILENAME_FIELD]), offset)
+        path = partition[FILENAME_FIELD]
+        if not isinstance(path, str) or not path:
+            raise DataError(
+                f"The {FILENAME_FIELD} of the source partition {partition} is no path: give a text, as GET "
+                "/connectors/NAME/offsets shows it"
+            )
+        (check or position_of)(path, offset)
 
 
 def position_of(path: str, offset: Mapping[str, Any] | None) -> int:
     """Return the position in a committed source offset of a file, 0 if there is none.
 
-    Raises DataError for an offset that no file source wrote.
+    Raises DataError for an offset that was not written by a file source.
     """
     if offset is None:
         return 0

@@ -1,4 +1,4 @@
-"""Ranges of a file that hold their bytes, beside ranges that are read from the file."""
+"""Ranges of a file whose bytes are in memory, next to ranges whose bytes are read from the file."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from fencepost.connectors.files.content.ranges import FileRange, count_lines, op
 AnySplit = TypeVar("AnySplit")
 
 HELD_BYTES: Final = 4 << 20
-"""The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
+"""The maximum number of bytes in memory of one batch, unless a record is longer.
+
+The worker writes a batch of this size without a Spark job.
+"""
 
 GROUP_BYTES: Final = 1 << 20
-"""The maximum size of a group of ranges, if none of them is larger: as many lines are read at a time."""
+"""The maximum size of a group of ranges, unless one range is larger. Lines are read in blocks of this size, too."""
 
 HEAD_BYTES: Final = 1 << 20
-"""The number of bytes at the start of a file in which its header must be."""
+"""The header of a file must be within this number of bytes at its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRange(FileRange):
-    """A range of a file's content that is in memory, as `data`. `line` is the number of the line that begins at `start`."""
+    """A range of a file's content, in memory as `data`. `line` is the number of the line that begins at `start`."""
 
     data: bytes = b""
     line: int = 1
@@ -42,17 +45,20 @@ class HeldRange(FileRange):
 
 @dataclass(frozen=True, slots=True)
 class HeldGroup:
-    """Ranges of small files in memory, which are read at once: each read has a cost of its own, however small it is."""
+    """Ranges of small files in memory. They are read together because each read has a fixed cost, whatever its size."""
 
     parts: tuple[HeldRange, ...]
 
     def whole(self) -> HeldRange:
-        """Return all of the parts' records as one range. No file has its positions."""
+        """Return all of the parts' records as one range. Positions in this range are not positions in any file."""
         data = b"".join(part.data if part.data.endswith(b"\n") else part.data + b"\n" for part in self.parts)
         return HeldRange(self.parts[0].path, 0, len(data), data)
 
     def part_of(self, row: int, reader: ArrowReader) -> tuple[HeldRange, int]:
-        """Return the part that has a row, by its number from 0, and the row's number in it. Raises DataError if none has it."""
+        """Return the part that contains a row, given the row's number from 0, and the row's number in the part.
+
+        Raises DataError if no part contains the row.
+        """
         for part in self.parts:
             count = sum(batch.num_rows for batch in reader.read(part))
             if row < count:
@@ -62,7 +68,7 @@ class HeldGroup:
 
 
 def grouped(splits: Iterable[AnySplit]) -> Iterator[AnySplit | HeldRange | HeldGroup]:
-    """Yield splits in their order, neighbours in memory as groups of about GROUP_BYTES at most."""
+    """Yield splits in their order; neighbouring splits in memory are joined to groups of at most GROUP_BYTES."""
     for in_memory, run in groupby(splits, lambda split: isinstance(split, HeldRange)):
         if in_memory:
             yield from _groups(cast("Iterator[HeldRange]", run))
@@ -93,12 +99,18 @@ def held_range(part: FileRange, content: bytes) -> HeldRange:
 
 
 def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
-    """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
+    """Return the number, from 1, of the line that begins at a position in a range of a file.
+
+    Raises the same errors as `line_number`.
+    """
     return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
 
 
 class FileMovedError(DataError, RetriableError):
-    """A path got another file before a range of the old one was read. A restart may find the old one under a new name."""
+    """Another file came to a path before a range of the old file was read.
+
+    After a restart, the task may find the old file under a new name.
+    """
 
 
 class _HeldFile(io.BytesIO):
@@ -111,9 +123,9 @@ class _HeldFile(io.BytesIO):
 
 
 def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
-    """Open the source of a range's bytes, with positions of the file.
+    """Open the file or the memory that holds a range's bytes. In both cases, positions are positions in the file.
 
-    Raises DataError as `open_file`, and FileMovedError if the path now has another file.
+    Raises DataError as `open_file` does, and FileMovedError if another file is now at the path.
     """
     if isinstance(part, HeldRange):
         return _HeldFile(part)
@@ -139,6 +151,6 @@ def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
             while len(data) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(data))):
                 data += more
         except TruncatedError:
-            # Whether the header is whole is for its reader to see.
+            # The caller, which parses the header, finds out whether these bytes contain the whole header.
             pass
     return HeldRange(path, 0, len(data), bytes(data))

@@ -1,17 +1,17 @@
-"""The identity of a file: distinguishes a file that grew from another one in its place, and finds it under a new name.
+"""The identity of a file: distinguishes a file that grew from another file in its place, and finds it under a new name.
 
     {"filename": path} -> {"position": ..., "identity": "{inode, modified, end, head, tail}"}
 
-`head` and `tail` are hashes of the first bytes and of the bytes before `end`, the position up to which the file was
-known when the offset was made. A file may only grow, so both stay the same.
+`head` and `tail` are hashes of the first bytes and of the bytes before `end`. `end` is the position up to which the
+file was known when the offset was made. A file may only grow, so both hashes stay the same.
 
-    same head and tail                      the file, whatever its inode: it may have been copied back
-    same head and tail, inode of the offset of a name that has another file now, or none      it was renamed
-    another head or tail                    it was replaced
+    the path has the same head and tail     it is the same file, whatever its inode: it may have been copied back
+    the path has another head or tail       the file was replaced
+    another path has the same head, tail and inode, and the old path has another file or none     the file was renamed
 
-A new file may get the inode of a deleted one. If the bytes are also the same, it is the same file only if it is longer
-or has the same time of the last change. So the identity takes over the inode and the time that a file gets while it
-keeps its name and its bytes.
+A new file may get the inode of a deleted file. If the sampled bytes are also the same, the file counts as the same only
+if it is longer or has the same modification time. So when a file keeps its name and bytes but gets another inode or
+modification time, these are updated in its identity.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from fencepost.connectors.files.stores.objects import is_object, read_at
 IDENTITY_FIELD: Final = "identity"
 
 SAMPLE_BYTES: Final = 1_024
-"""The maximum number of bytes in a hash."""
+"""The maximum number of bytes that a hash covers."""
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 _INODE: Final = re.compile(r'\{"inode": (\d+), ')
 
 Stamp = tuple[int, int, int]
-"""A file's state when checked: inode, time of the last change in nanoseconds since 1970, size in bytes."""
+"""A file's state when checked: inode, modification time in nanoseconds since 1970, size in bytes."""
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """Return the stamp of a file's status."""
+    """Return the stamp of a file with this status."""
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """A file up to byte `end`. `modified` is in nanoseconds since 1970.
+    """The identity of a file up to byte `end`. `modified` is the file's modification time in nanoseconds since 1970.
 
-    `changed` is when the file's status changed last, likewise: each write sets it, and programs cannot. It is 0 if the position
-    in the offset is not one of the file's bytes, because its content is decoded.
+    `changed` is the time of the last change of the file's status, also in nanoseconds since 1970. Each write changes
+    `changed`, and programs cannot set it. `changed` is 0 if the file's content is decoded: the position in the offset
+    is then not a position in the file's own bytes.
     """
 
     inode: int
@@ -66,18 +67,24 @@ class FileIdentity:
 
     @classmethod
     def of(cls, file: FileIO, end: int, *, plain: bool) -> Self:
-        """Return the identity of an open file up to byte `end`. `plain`: its content is not decoded. Raises OSError."""
+        """Return the identity of an open file up to byte `end`. Raises OSError.
+
+        `plain` means that the content is not decoded.
+        """
         return cls.at(os.fstat(file.fileno()), file, end, plain=plain)
 
     @classmethod
     def at(cls, status: os.stat_result, file: FileIO | BytesIO, end: int, *, plain: bool) -> Self:
-        """Return the same of a file with a status."""
+        """Return the same as `of`, for a file whose status is known."""
         changed = status.st_ctime_ns if plain else 0
         return cls(status.st_ino, status.st_mtime_ns, end, *_hashes(file, end), changed)
 
     @classmethod
     def in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
-        """Return the identity in a committed source offset, None if it has none. Raises DataError if it is invalid."""
+        """Return the identity in a committed source offset, None if the offset has none.
+
+        Raises DataError if the identity is invalid.
+        """
         text = (offset or {}).get(IDENTITY_FIELD)
         if text is None:
             return None
@@ -87,14 +94,17 @@ class FileIdentity:
             found = None
         if found is None or not found._is_valid():  # noqa: SLF001 - of this class
             raise DataError(
-                f"The offset of the file {path} has the {IDENTITY_FIELD} {text!r}, which is not one: remove the field, so that "
-                "whatever file is there is read on from the position"
+                f"The offset of the file {path} has the {IDENTITY_FIELD} {text!r}, which is invalid: remove the field, so that "
+                "the file at the path is read on from the position, whichever file it is"
             )
         return found
 
     @classmethod
     def inode_in_offset(cls, path: str, offset: Mapping[str, Any] | None) -> int | None:
-        """Return the inode of the identity in an offset, as `in_offset`; fast for the form that `in_json` writes."""
+        """Return the inode of the identity in an offset; see `in_offset`.
+
+        This method is fast for identities in the form that `in_json` writes.
+        """
         text = (offset or {}).get(IDENTITY_FIELD)
         if isinstance(text, str) and (start := _INODE.match(text)) is not None:
             return int(start[1])
@@ -102,7 +112,7 @@ class FileIdentity:
         return identity.inode if identity is not None else None
 
     def _is_valid(self) -> bool:
-        # A task checks the identities of all of its files when it starts.
+        # This check is short, because a task checks the identities of all of its files when it starts.
         integers = type(self.inode) is type(self.modified) is type(self.end) is type(self.changed) is int
         return integers and self.end >= 0
 
@@ -111,34 +121,34 @@ class FileIdentity:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     def begins(self, file: FileIO) -> bool:
-        """Return whether an open file begins with the bytes of this one up to `end`, judged by samples.
+        """Return whether an open file begins with the bytes of this file up to `end`, judged by samples.
 
         Raises OSError.
         """
         return _hashes(file, self.end) == (self.head, self.tail)
 
     def is_whole(self, status: os.stat_result) -> bool:
-        """Return whether a status is of this file, of which all was read, and that nobody has written since."""
+        """Return whether the status shows that the file was read completely, and was not written to since."""
         return (self.inode, self.modified, self.end) == stamp_of(status) and self.changed == status.st_ctime_ns
 
     def is_stale(self, stamp: Stamp) -> bool:
-        """Return whether a file with the bytes of this one, and with a stamp, is another one under another name."""
+        """Return whether a file with the same bytes is nevertheless another file, judged by its stamp."""
         inode, modified, size = stamp
         return inode != self.inode or (size == self.end and modified != self.modified)
 
     def is_in(self, file: FileIO) -> bool:
-        """Return whether an open file is this one, whose inode may differ on another machine. Raises OSError."""
+        """Return whether an open file is this file. On another machine its inode may differ. Raises OSError."""
         return os.fstat(file.fileno()).st_ino == self.inode or self.begins(file)
 
     def is_at(self, path: str, allowed: AllowedPaths) -> bool:
-        """Return whether the file at a path is this one. Raises DataError if it cannot be read."""
+        """Return whether the file at a path is this file. Raises DataError if the file cannot be read."""
         try:
             with open_file(path, allowed) as file:
                 stamp = stamp_of(os.fstat(file.fileno()))
                 return stamp[2] >= self.end and not self.is_stale(stamp) and self.begins(file)
         except DataError:
             if is_gone(path):
-                # Renamed or deleted since.
+                # The file was renamed or deleted meanwhile.
                 return False
             raise
         except OSError as error:
@@ -156,7 +166,7 @@ def _hash(sample: bytes) -> str:
 
 
 def inode_at(path: str) -> int | None:
-    """Return the inode of the file at a path, None if there is none or it is an object."""
+    """Return the inode of the file at a path, None if there is no file or if the path is an object."""
     try:
         return None if is_object(path) else os.stat(path).st_ino  # noqa: PTH116 - spares making a Path for each file
     except OSError:
@@ -164,7 +174,7 @@ def inode_at(path: str) -> int | None:
 
 
 def is_gone(path: str, *, follow_links: bool = True) -> bool:
-    """Return whether it is certain that a path has no file: errors of a server, or of rights, do not say so."""
+    """Return whether a path certainly has no file. Errors of a server, or missing permissions, do not prove that."""
     try:
         os.stat(path, follow_symlinks=follow_links)  # noqa: PTH116 - as above
     except OSError as error:
@@ -173,9 +183,9 @@ def is_gone(path: str, *, follow_links: bool = True) -> bool:
 
 
 class FileTrack:
-    """Follows which file is at a path.
+    """Tracks which file is at a path.
 
-    `identity` covers the file up to the returned records, None before the first ones.
+    `identity` covers the file up to the end of the returned records; it is None before the first records.
     """
 
     def __init__(self, path: str, identity: FileIdentity | None, allowed: AllowedPaths) -> None:
@@ -187,19 +197,20 @@ class FileTrack:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The field of the source offset."""
+        """The identity as a field of the source offset."""
         return {IDENTITY_FIELD: self.identity.in_json()} if self.identity is not None else {}
 
     @property
     def was_moved(self) -> bool:
-        """Whether the path now has another file than `identity`, or none."""
+        """Whether the path now has a file other than `identity`, or no file."""
         return self.identity is not None and inode_at(self.path) != self.identity.inode
 
     def follow(self, seen: Stamp | None, end: int | None, read: FileIdentity | None, *, plain: bool) -> bool:
-        """Check the file that was just seen, and if there is an `end`, take its identity up to there.
+        """Check the file that was just seen. If `end` is given, also update `identity` to the file up to `end`.
 
-        Return whether `identity` changed: without an `end` it does if the file got another inode or time. `read` is its
-        identity up to `end` if that is known. Raises DataError if it is another file.
+        Return whether `identity` changed. If `end` is None, it changes only if the file got another inode or
+        modification time. `read` is the file's identity up to `end` if already known. Raises DataError if the path has
+        another file.
         """
         known = self.identity
         if seen is None or (seen == self.seen and end is None):
@@ -210,7 +221,8 @@ class FileTrack:
             return True
         try:
             with open_file(self.path, self._allowed) as file:
-                # Before the bytes are compared: a write after that then leaves another time.
+                # Get the status before the bytes are compared: a write after the comparison then gives the file a later
+                # time than in this status.
                 status = os.fstat(file.fileno())
                 if known is not None and not known.begins(file):
                     raise self._replaced()
@@ -226,14 +238,14 @@ class FileTrack:
 
     def _take(self, found: FileIdentity, seen: Stamp) -> None:
         if found.inode != seen[0]:
-            # It was replaced after the check, so it is unknown which file was read.
+            # The file was replaced after the check, so it is unknown which file was read.
             raise self._replaced()
         self.identity = found
 
     def _replaced(self) -> DataError:
         end = self.identity.end if self.identity is not None else 0
         return DataError(
-            f"The file {self.path} was replaced by another one after it was read up to byte {end}. Give new content a new "
-            "name. Bring the former file back, or reset the connector's offsets to read the file that is there from its "
+            f"The file {self.path} was replaced by another one: its offset belongs to the former file, up to byte {end}. "
+            "Give new content a new name. Bring the former file back, or reset the connector's offsets to read the file that is there from its "
             f"start. To have it read on from the position, remove {IDENTITY_FIELD} from its offset"
         )

@@ -1,7 +1,7 @@
 """Counts lines: the number of the line that begins at a position of a file.
 
-A process usually asks for bad rows of a file in their order. So each process keeps the last positions that it counted
-up to, and continues from the nearest one.
+A process usually needs the line numbers of a file's bad rows in the order of the rows. So each process keeps the last
+positions that it counted up to, and continues from the nearest earlier position.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _line_ends(file: FileIO, path: str, start: int, end: int) -> int:
         file.seek(start)
         while start < end and (data := file.read(min(_READ_BYTES, end - start))):
             count += count_lines(data)
-            # The two characters of one line end, in two reads.
+            # The two characters of one line end may be in two reads.
             count -= returned and data.startswith(b"\n")
             returned = data.endswith(b"\r")
             start += len(data)

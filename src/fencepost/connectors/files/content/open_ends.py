@@ -1,4 +1,4 @@
-"""Describes what keeps the last record of a file open: a quote that is not closed, or an escape character."""
+"""Describes why the last record of a file is incomplete: an open quote, or an escape character at the end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def described_open_end(record: bytes | bytearray, quoting: Quoting, line: int, begin: int = 0) -> str | None:
-    """Describe what keeps the last record of a file open, which begins on a line; None if it is complete.
+    """Describe why the last record of a file is incomplete; None if the record is complete.
 
-    Its first field starts at `begin`.
+    The record begins on `line`, and its first field starts at `begin`.
     """
     found = open_end(record, quoting, begin)
     if found is None:
@@ -29,9 +29,9 @@ def described_open_end(record: bytes | bytearray, quoting: Quoting, line: int, b
 
 
 def warn_of_open_end(part: FileRange, record: bytes | bytearray, quoting: Quoting | None, line: int) -> None:
-    """Log what keeps the last record of a file open: where bad rows are skipped, nothing else reports its lines.
+    """Log why the last record of a file is incomplete.
 
-    `part` is the record's place.
+    If bad rows are skipped, only this message reports the record's lines. `part` is the range of the record.
     """
     if quoting is None:
         return
@@ -43,13 +43,16 @@ def warn_of_open_end(part: FileRange, record: bytes | bytearray, quoting: Quotin
 def no_end_of_record(
     part: FileRange, data: bytes | bytearray, quoting: Quoting | None, line: int, *, of_content: bool = False
 ) -> DataError:
-    """Return the error for a part of a file in which no record ends. `data` are its bytes, and begin on `line`."""
+    """Return the error for a part of a file in which no record ends.
+
+    `data` are the part's bytes, which begin on `line`.
+    """
     found = None if quoting is None else open_end(data, quoting, after_mark(data, part.start))
     if found is not None and found.is_quote:
         opens = line + count_lines(data[: found.position])
         cause = f"The quote that opens on line {opens} is not closed there: correct the file."
     else:
-        cause = "Is this no text?"
+        cause = "Perhaps the file is not a text file."
     return DataError(
         f"The file {part.path} has no end of a record in the {part.size} bytes {'of its content ' if of_content else ''}from byte "
         f"{part.start} on. {cause} If records are really that long, set batch.bytes higher"

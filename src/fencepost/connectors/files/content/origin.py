@@ -1,9 +1,10 @@
-"""Where the bytes of a file are: in a file system, where it may grow, or in a store of objects.
+"""Where the bytes of a file are: in a file system, where the file may grow, or in an object store.
 
-An object is whole when it is there, and does not grow. Its identity is its size and ETag: it is compared before anything
-that was read of it is returned, and is in the source offset of text: `{"position": ..., "object": "..."}`. When the server
-does not answer, RetriableError is raised, and a later read goes on from the same position. An offset with the `end` of an
-object is at its end if the position is the same: the store may take the object away then.
+As soon as an object exists, it is complete and does not grow. Its identity is its size and ETag. This identity is
+compared before any bytes of the object are returned. The source offset of a text object contains it: `{"position": ...,
+"object": "..."}`. When the server does not answer, RetriableError is raised, and a later read continues from the same
+position. An offset is at the end of an object if its `end` equals its position: from then on, the store may delete the
+object.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.growing import POSITION_FIELD, Awaited
 from fencepost.connectors.files.content.identity import Stamp, stamp_of
-from fencepost.connectors.files.content.ranges import open_file, unreadable
+from fencepost.connectors.files.content.ranges import open_object, unreadable
 from fencepost.connectors.files.stores.objects import is_object, size_and_time
 
 OBJECT_FIELD: Final = "object"
@@ -24,38 +25,42 @@ END_FIELD: Final = "end"
 
 
 class ContentOrigin(Protocol):
-    """Where the bytes of one file are. `whole` is whether it is always complete, so that it cannot grow."""
+    """Where the bytes of one file are. `whole` says whether the file is complete from the start and cannot grow."""
 
     whole: ClassVar[bool]
     path: str
 
     def is_missing(self, *, whole: bool = False) -> bool:
-        """Return whether the file does not exist yet. With `whole` it must exist: else DataError is raised."""
+        """Return whether the file does not exist yet.
+
+        `whole` means that the file must exist: DataError is raised if it is missing.
+        """
 
     def stamp(self) -> Stamp | None:
-        """Return a value that differs if the file was changed or replaced, None without a file.
+        """Return a value that changes if the file is changed or replaced, None if there is no file.
 
-        Raises DataError and RetriableError.
+        Raises DataError if the file cannot be read, or an object is missing. Raises RetriableError if a store or a
+        file server does not answer.
         """
 
     def check(self, position: int, opened: str | None = None) -> None:
-        """Raise DataError if the file is another one than the one that was read up to the position.
+        """Raise DataError if the file is not the one that was read up to the position.
 
-        `opened` is the identity of the file as it was opened; without it, the file that is there now is compared.
+        `opened` is the identity of the file as it was opened. Without it, the file that is now at the path is compared.
         """
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The fields of a source offset that say which file it is."""
+        """The fields of a source offset that identify the file."""
 
 
 class FileOrigin(Awaited):
-    """A file of a file system. Which file it is, is followed beside it (`FileTrack`)."""
+    """A file of a file system. Its identity is followed separately (`FileTrack`)."""
 
     whole: ClassVar[bool] = False
 
     def stamp(self) -> Stamp | None:
-        """Return inode, time of the last change, and size."""
+        """Return inode, modification time, and size."""
         try:
             return stamp_of(os.stat(self.path))  # noqa: PTH116 - called often: spares making a Path each time
         except FileNotFoundError:
@@ -64,16 +69,16 @@ class FileOrigin(Awaited):
             raise unreadable(self.path, error) from error
 
     def check(self, position: int, opened: str | None = None) -> None:
-        """Do nothing."""
+        """Do nothing: `FileTrack` checks the identity of the file."""
 
     @property
     def offset(self) -> dict[str, Any]:
-        """No fields."""
+        """Return no fields."""
         return {}
 
 
 class ObjectOrigin:
-    """An object of a store. `identity` belongs to the object that was read, None before the first read."""
+    """An object of a store. `identity` identifies the object that was read; it is None before the first read."""
 
     whole: ClassVar[bool] = True
 
@@ -87,7 +92,7 @@ class ObjectOrigin:
         return False
 
     def stamp(self) -> Stamp:
-        """Return 0, the time of the last change, and the size. Raises DataError if there is no object."""
+        """Return 0, the modification time, and the size. Raises DataError if there is no object."""
         status = size_and_time(self.path)
         if status is None:
             raise DataError(
@@ -98,28 +103,28 @@ class ObjectOrigin:
         return 0, int(changed), size
 
     def check(self, position: int, opened: str | None = None) -> None:
-        """Compare the identity, and keep the first one."""
+        """Compare the object's identity with the known identity. If none is known, remember it."""
         found = opened if opened is not None else self._identity_of_stored()
         if self._identity not in (None, found):
             raise DataError(
-                f"The object {self.path} was replaced after it was read up to byte {position} of its content. Give new "
-                "content a new name. Bring the former object back, or reset the connector's offsets to read the one that is "
+                f"The object {self.path} was replaced: its offset, at byte {position} of its content, belongs to the former "
+                "object. Give new content a new name. Bring the former object back, or reset the connector's offsets to read the one that is "
                 "there from its start"
             )
         self._identity = found
 
     def _identity_of_stored(self) -> str:
-        with open_file(self.path, self._allowed) as file:
-            return str(getattr(file, "identity"))  # noqa: B009 - open_file declares FileIO for objects, too
+        with open_object(self.path, self._allowed) as opened:
+            return opened.identity
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The identity."""
+        """The identity of the object, as a field."""
         return {OBJECT_FIELD: self._identity} if self._identity else {}
 
 
 def origin_of(path: str, allowed: AllowedPaths, identity: str | None = None) -> ContentOrigin:
-    """Return the origin of a path. `identity` is the one in the committed source offset of an object."""
+    """Return the origin of a path. `identity` is an object's identity in its committed source offset."""
     return ObjectOrigin(path, allowed, identity) if is_object(path) else FileOrigin(path)
 
 
@@ -130,6 +135,6 @@ def identity_in(offset: Mapping[str, Any] | None) -> str | None:
 
 
 def is_at_end(path: str, offset: Mapping[str, Any] | None) -> bool:
-    """Return whether a committed source offset is the one at the end of an object."""
+    """Return whether a committed source offset is at the end of an object."""
     end = (offset or {}).get(END_FIELD)
     return end is not None and is_object(path) and end == (offset or {}).get(POSITION_FIELD)

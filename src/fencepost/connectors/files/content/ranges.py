@@ -1,7 +1,7 @@
 r"""Finds where records end in a file: blocks of complete records, and ranges of a file that end at a record's end.
 
 A record ends at `\n`, `\r` or `\r\n`. A `\r` that is the last available byte does not end a record yet, because a `\n`
-may follow. With `quoting`, a line end within quotes is part of a field, and so is one after an escape character: see
+may follow. With `quoting`, a line end within quotes, or after an escape character, is part of a field: see
 `csv_quotes`.
 
 Memory is bounded by the longest record; a file is never read as a whole.
@@ -46,12 +46,15 @@ class KnownFile(Protocol):
     """The identity of a file."""
 
     def is_in(self, file: FileIO) -> bool:
-        """Return whether an open file is this one. Raises OSError."""
+        """Return whether an open file is the file of this identity. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The bytes of a file from `start` to `end`; a split of a batch. `known` identifies the file, None allows any."""
+    """The bytes of a file from `start` to `end`; a split of a batch.
+
+    `known` identifies the file; None accepts any file at the path.
+    """
 
     path: str
     start: int
@@ -60,7 +63,7 @@ class FileRange:
 
     @property
     def size(self) -> int:
-        """The number of bytes."""
+        """The number of bytes in the range."""
         return self.end - self.start
 
 
@@ -69,8 +72,8 @@ class Block:
     """Complete records. `data` is reused for the next block; PADDING more bytes follow it.
 
     Record i reaches from `starts[i]` to `ends[i]`, without its terminator; all positions count from the start of
-    `data`. `offset` is the position of this start in the file, `length` the end of the last record including its
-    terminator.
+    `data`. `offset` is the position of the start of `data` in the file. `length` is the end of the last record
+    including its terminator.
     """
 
     offset: int
@@ -89,7 +92,7 @@ class Block:
 def record_ends(
     data: bytearray, length: int, *, quoting: Quoting | None = None, position: int = 0
 ) -> tuple[Positions, Positions]:
-    """Return where the records in the first `length` bytes end, and where those after them begin.
+    """Return the ends of the records in the first `length` bytes, and for each end the start of the next record.
 
     `data` begins at the start of a record, at `position` of the file. A record whose end is not certain yet is omitted.
     """
@@ -109,7 +112,7 @@ def record_ends(
 
 
 def after_mark(data: bytes | bytearray, position: int) -> int:
-    """Return where the text starts in data at a position of a file: after the byte order mark, if there is one."""
+    """Return where the text in `data` starts: after the byte order mark, if the file has one, and `position` is 0."""
     return len(BYTE_ORDER_MARK) if position == 0 and data.startswith(BYTE_ORDER_MARK) else 0
 
 
@@ -126,28 +129,23 @@ def _ends_with_returns(array: Bytes) -> tuple[Positions, Positions]:
 
 
 def count_lines(data: bytes | bytearray) -> int:
-    """Return the number of line ends in bytes whose ends do not split a line end."""
+    """Return the number of line ends in `data`. No line end may be split at the start or the end of `data`."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
 def open_file(path: str, allowed: AllowedPaths) -> FileIO:
-    """Open a file for reading, or an object by its URL, with the methods of FileIO that are used here.
+    """Open a file for reading, or an object by its URL. The result has the methods of FileIO that are used here.
 
-    Raises DataError if there is none, or it cannot be read or is not allowed, StaleFileError, and RetriableError as
-    `object_store`.
+    Raises DataError if there is no file, or if it cannot be read or is not allowed. Raises StaleFileError if a file
+    server has removed the file, and RetriableError if an object store does not answer.
     """
+    if is_object(path):
+        return cast("FileIO", open_object(path, allowed))
     try:
-        if is_object(path):
-            allowed.check_url(path)
-            return cast("FileIO", ObjectFile(path))
         return allowed.open(path)
     except ConfigError as error:
         raise DataError(str(error)) from error
     except FileNotFoundError:
-        if is_object(path):
-            raise DataError(
-                f"The object {path} does not exist: bring it back, or reset the connector's offsets if it is not to be read"
-            ) from None
         raise DataError(
             f"The file {path} does not exist on {os.uname().nodename}. It must be at this path on the worker and on "
             "every Spark executor, for example on a shared file system"
@@ -156,8 +154,26 @@ def open_file(path: str, allowed: AllowedPaths) -> FileIO:
         raise unreadable(path, error) from error
 
 
+def open_object(url: str, allowed: AllowedPaths) -> ObjectFile:
+    """Open an object by its URL. Raises the errors of `open_file`."""
+    try:
+        allowed.check_url(url)
+        return ObjectFile(url)
+    except ConfigError as error:
+        raise DataError(str(error)) from error
+    except FileNotFoundError:
+        raise DataError(
+            f"The object {url} does not exist: bring it back, or reset the connector's offsets if it is not to be read"
+        ) from None
+    except OSError as error:
+        raise unreadable(url, error) from error
+
+
 class StaleFileError(RetriableError):
-    """The server of a network file system removed or replaced a file while it was looked at. Its path tells more soon."""
+    """The server of a network file system removed or replaced a file during a check.
+
+    A later check shows which file is at the path.
+    """
 
 
 def unreadable(path: str, error: OSError) -> DataError | StaleFileError:
@@ -184,7 +200,7 @@ def read_blocks(
     """Yield the complete records of a part of a file that begins at the start of a record.
 
     `finished` means that the part ends at the end of a record, even without a terminator. Raises DataError if the file
-    is shorter than the part.
+    is too short to contain the part.
     """
     data = bytearray(min(block_bytes, part.size) + PADDING)
     begin, filled = part.start, 0
@@ -204,12 +220,12 @@ def read_blocks(
 
 
 def _grown(data: bytearray) -> bytearray:
-    """Return a buffer of twice the size: a view of the old one may be in use, so it cannot be extended."""
+    """Return a buffer of twice the size. The old one cannot be extended because a view of it may be in use."""
     return data[:-PADDING] + bytearray(len(data))
 
 
 def _fill(file: FileIO | BytesIO, view: memoryview, position: int, part: FileRange) -> None:
-    """Read from `position` of the file until `view` is full."""
+    """Read from `position` of the file into `view` until it is full."""
     filled = 0
     while filled < len(view):
         try:
@@ -228,7 +244,7 @@ def _fill(file: FileIO | BytesIO, view: memoryview, position: int, part: FileRan
 def _whole_records(data: bytearray, filled: int, begin: int, *, quoting: Quoting | None, last: bool) -> Block | None:
     seen = filled
     if last:
-        # A return at the end is certainly not followed by a line feed.
+        # No line feed follows a carriage return at the end of the part.
         data[filled] = 0
         seen += 1
     ends, nexts = record_ends(data, seen, quoting=quoting, position=begin)
@@ -246,9 +262,10 @@ def _whole_records(data: bytearray, filled: int, begin: int, *, quoting: Quoting
 
 
 def last_line_end(file: FileIO | BytesIO, part: FileRange, size: int) -> int:
-    """Return the last position in a part of a file of `size` bytes at which a line has just ended.
+    """Return the last position in a part at which a line has just ended. `size` is the file's size in bytes.
 
-    It is `part.start` if no line ends in the part. Reads backwards, and the byte after the part if there is one.
+    The result is `part.start` if no line ends in the part. Reads backwards, starting with the byte after the part, if
+    any.
     """
     high = part.end
     while high > part.start:
@@ -271,7 +288,7 @@ def last_line_end(file: FileIO | BytesIO, part: FileRange, size: int) -> int:
 
 
 def split_lines(file: FileIO | BytesIO, part: FileRange, split_bytes: int) -> list[FileRange]:
-    """Cut a part that ends at a line end into parts of about `split_bytes` that also end at line ends, in order."""
+    """Cut a part, which ends at a line end, at other line ends into parts of about `split_bytes`, in order."""
     splits, start = [], part.start
     for target in range(part.start + split_bytes, part.end, split_bytes):
         end = last_line_end(file, FileRange(part.path, start, target), part.end)
@@ -292,9 +309,9 @@ def scan_records(
     split_bytes: int,
     most: int | None = None,
 ) -> list[FileRange]:
-    """Return the complete records of a part of a file of `size` bytes, at most `most`, cut as in `split_lines`.
+    """Return up to `most` complete records of a part, in ranges as in `split_lines`. `size` is the size of the file.
 
-    Reads forward from the part's start, because quotes and counting require it.
+    Reads forward from the part's start, because finding quotes and counting records require it.
     """
     splits: list[FileRange] = []
     start = end = part.start
@@ -316,7 +333,7 @@ def scan_records(
 
 
 def _cuts(bounds: Positions, start: int, split_bytes: int) -> Iterator[int]:
-    """Yield the bounds at which a split that began at `start` has just reached its size."""
+    """Yield the bounds of the splits: each bound is the first record end at which the split has reached its size."""
     index = 0
     while (index := int(np.searchsorted(bounds, start + split_bytes))) < len(bounds):
         start = int(bounds[index])

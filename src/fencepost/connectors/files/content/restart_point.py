@@ -1,8 +1,9 @@
 """Restart points of compressed files: parts that can be decompressed without the preceding bytes.
 
-The last one before the position is in the source offset: `{"position": ..., "restart": "{...}"}`. A start at a restart
-point checks that the file is the same, by a hash of bytes before the part; the decompressor compares the part's
-checksum. An offset without a restart point, or with a position before it, is read from the beginning of the file.
+The last restart point before the position is in the source offset: `{"position": ..., "restart": "{...}"}`. A start at
+a restart point checks that the file is the same, by a hash of bytes before the part; the decompressor verifies the
+part's checksum. If the offset has no restart point, or its position is before the restart point, the file is read from
+its beginning.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from fencepost.connectors.files.content.ranges import count_lines
 RESTART_FIELD: Final = "restart"
 
 RESTART_BYTES: Final = 1 << 20
-"""The least distance of restart points, in bytes of the content: finding them again costs less than a millisecond each."""
+"""The minimum distance between restart points, in bytes of the content.
+
+Reading this many bytes again takes less than a millisecond.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPoint:
-    """A part, the position of its content in the file's content, and the number of the line there.
+    """A part, the position of the part's content in the file's content, and the line number at that position.
 
     `fingerprint` is a hash of bytes of the file before the part.
     """
@@ -43,7 +47,10 @@ class RestartPoint:
 
     @classmethod
     def of(cls, path: str, offset: Mapping[str, Any] | None) -> Self | None:
-        """Return the point in a committed source offset, None if it has none. Raises DataError if it is not one."""
+        """Return the point in a committed source offset, None if the offset has none.
+
+        Raises DataError if the restart point is invalid.
+        """
         text = (offset or {}).get(RESTART_FIELD)
         if text is None:
             return None
@@ -55,8 +62,8 @@ class RestartPoint:
             point = None
         if point is None or not point._is_valid():  # noqa: SLF001 - of this class
             raise DataError(
-                f"The offset of the file {path} has the restart point {text!r}, which is not one: remove the field "
-                f"{RESTART_FIELD}, so that the file is read from its begin up to the position"
+                f"The offset of the file {path} has the restart point {text!r}, which is invalid: remove the field "
+                f"{RESTART_FIELD}, so that the file is read from its start up to the position"
             )
         return point
 
@@ -70,22 +77,25 @@ class RestartPoint:
 
 
 class RestartPoints:
-    """Finds restart points while content is read. `last` is the last one before the position up to which it was returned."""
+    """Finds restart points while content is read. `last` is the last one before the end of the returned content."""
 
     def __init__(self, last: RestartPoint | None) -> None:
         self.last = last
-        # Parts whose first bytes were read, but not returned yet.
+        # Parts whose first bytes were read from the file, but not returned yet.
         self._begun: deque[tuple[int, Place, str]] = deque()
         self._part: Place | None = None
         self._noted = 0
 
     def start(self, point: RestartPoint | None, stream: ContentStream, position: int) -> None:
-        """Start over with a stream that was opened at a point, whose content begins at a position."""
+        """Start over with a stream that was opened at a restart point. The stream's content begins at `position`."""
         self.last, self._part, self._noted = point, stream.part, position
         self._begun.clear()
 
     def note(self, stream: ContentStream, position: int) -> None:
-        """Note a part that begins with the bytes that were read last, at a position of the content."""
+        """If a part begins with the bytes read last, remember it: at most one part for each RESTART_BYTES.
+
+        `position` is the position of these bytes in the content.
+        """
         place = stream.part
         if place is None or place == self._part:
             return
@@ -95,33 +105,36 @@ class RestartPoints:
             self._begun.append((position, place, stream.fingerprint(place)))
 
     def move(self, returned: HeldRange, following: bytes) -> None:
-        """Restart from the last part that begins in what is returned, or right after it. `following` is the next byte."""
+        """Set the restart point to the last part that begins within the returned range, or right after it.
+
+        `following` is the next byte.
+        """
         while self._begun and self._begun[0][0] <= returned.end:
             position, place, fingerprint = self._begun.popleft()
             if position < returned.start:
-                # It begins with the line feed of a line end that was returned.
+                # The part begins with the line feed of a line end that was already returned.
                 continue
             size = position - returned.start
             before, after = returned.data[:size], returned.data[size : size + 1] or following
-            # A line end in two parts is one.
+            # A line end whose two characters are in two parts counts once.
             cut = before.endswith(b"\r") and after == b"\n"
             self.last = RestartPoint(place, position, returned.line + count_lines(before) - cut, fingerprint)
 
     def in_offset(self) -> dict[str, str]:
-        """Return the last one as a field of a source offset."""
+        """Return the last restart point as a field of a source offset."""
         return self.last.in_offset() if self.last is not None else {}
 
 
 def check_content_offset(path: str, offset: Mapping[str, Any]) -> None:
-    """Raise DataError unless this is a source offset of a file of text, compressed or not."""
+    """Raise DataError unless `offset` is a source offset of a text file, compressed or not."""
     position_of(path, offset)
     RestartPoint.of(path, offset)
 
 
 def usable(point: RestartPoint | None, position: int, form: Form) -> RestartPoint | None:
-    """Return the point if a file of this form can be read from it on up to a position."""
+    """Return the point if a file of this form can be read from the point to a position, else None."""
     compressed = form.codec is not None and form.encoding == UTF_8
-    # Offsets of earlier versions may have a block of xz.
+    # Offsets of earlier versions may name a block of an xz file; now a part of an xz file is a whole stream.
     begins_here = point is not None and (form.codec is not Codec.XZ or not point.place.header)
     return point if point is not None and begins_here and compressed and point.position <= position else None
 

@@ -1,19 +1,22 @@
-"""Files that a task gets while it runs: a text in its configuration that only gets longer, so that it is not restarted.
+"""Files that a task gets while it runs, without a restart. The task's configuration lists them; the list only grows.
 
-    connector   a scan finds new names alone  --> tasks of many files get longer additions, and go on
-                anything else                 --> tasks get other configurations, and restart
-    task        reads its additions at each poll; for a new one, the committed offset of its name, and then the file
+    connector   a scan finds only new names   --> tasks with many files get longer additions, and keep running
+                a scan finds other changes    --> tasks get other configurations, and restart
+    task        reads its additions at each poll; for a new file, it reads the committed offset, and then the file
 
-No two tasks may read one file, neither at the same time nor one after the other, unless the second one starts with the
-offset of the first. A restart ensures that with a fencing round between the two. Without a restart it holds because
+No two tasks may read one file, neither at the same time nor one after the other, unless the second task starts with the
+offset of the first. A restart ensures this with a fencing round between the two tasks. Without a restart, the rule
+holds because
 
-- each file belongs to one task, by its name, and the connector decides which: a task does not read a name on its own that
-  the connector did not see;
-- an addition is an object, whose offset no other URL gets, or a file that had no other name: no file of an earlier scan
-  and no committed offset has its inode (see `former_names`). A renamed file has an old name in the configuration of the task that gets it, which is not an addition;
-- what a task loses, by a rename or because the file is gone, is not an addition either: it restarts, and its former run is
-  fenced before any task can get additions again. The config topic says that, not this connector (see `storage.configs.state`):
-  whatever task had the file's name before can commit nothing any more when the task that gets it reads its offset;
+- the connector assigns the name of each file to exactly one task, and a task never reads a file whose name the
+  connector has not seen;
+- an addition is either an object, whose offset belongs to its URL only, or a file that had no other name: no file of an
+  earlier scan and no committed offset has its inode (see `former_names`). A renamed file is not an addition, because
+  its old name must be in the configuration of the task that gets it;
+- a task that loses a file, because the file was renamed or is gone, restarts. The task's previous run is fenced before
+  any task can get additions again. This order is ensured by the config topic, not by the connector (see
+  `storage.configs.state`). If a new file then has the lost name, another task may get this file as an addition. When
+  the other task reads the committed offset of the name, the previous run cannot commit any more;
 - `files.settle.ms` holds files back in the connector's scan, before they are in any configuration.
 """
 
@@ -28,18 +31,24 @@ from fencepost.api.source import TASK_ADDITIONS
 from fencepost.config.config_transformer import without_placeholders
 
 MOST_CHARACTERS: Final = 16_000
-"""The maximum number of characters of additions: then the task gets another configuration, and is restarted."""
+"""The maximum length of a task's additions as text. To get more files, the task is configured anew, and restarts."""
 
 
 def with_additions(config: Mapping[str, str], added: Mapping[str, int | None]) -> dict[str, str] | None:
-    """Return a task's properties with more files, each with its inode, None for an object; None if these are too many."""
+    """Return a task's properties with more files added, or None if the additions would be too long.
+
+    `added` has the inode of each file, None for an object.
+    """
     lines = "".join(without_placeholders(json.dumps(line)) + "\n" for line in added.items())
     text = config.get(TASK_ADDITIONS, "") + lines
     return {**config, TASK_ADDITIONS: text} if len(text) <= MOST_CHARACTERS else None
 
 
 def additions_in(text: str) -> dict[str, int | None]:
-    """Return the files in additions, or in a part of them, with their inodes. Raises DataError for anything else."""
+    """Return the files in a task's additions, each with its inode. The text may lack the first lines of the additions.
+
+    Raises DataError for any other text.
+    """
     try:
         return dict(map(json.loads, text.splitlines()))
     except (ValueError, TypeError) as error:

@@ -1,12 +1,13 @@
-"""Files that may have been begun are found although they have not settled (`files.settle.ms`).
+"""Finds files that may already be partly read, even if they changed within the last `files.settle.ms`.
 
-    its name has a committed offset, in any spelling    it grows, and the connector was restarted
-    the offset of another name has its identity         it was renamed, and is still written to
-    a known name has its inode                          the same, but perhaps before the commit of its first records
+    the file's name has a committed offset, in any spelling    the file grows, and the connector was restarted
+    the offset of another name has the file's identity         the file was renamed, and is still written to
+    a known name has the file's inode                          also a rename, maybe before the first commit
 
-If only the new file of an old name were found, it would take the old name's offset, and the renamed file would be read
-from its start. A file of the last kind may also be a new one with the inode of a deleted one. The task that gets it can
-tell: no other task can commit its offset any more, and a file without one settles first (see `Discovery.has_settled`).
+If only the new file under an old name were found, it would take the old name's offset, and the renamed file would be
+read from its start. In the last of these cases, the file may also be a new file with the inode of a deleted file. The
+task that gets the file finds out which is the case, because no other task can commit an offset of the file any more. A
+file without an offset must then settle before it is read (see `Discovery.has_settled`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,22 @@ from fencepost.connectors.files.discovery.spellings import other_spellings, resp
 
 
 class BegunFiles:
-    """Finds them by the known files and by the committed offsets, which are read once for a file."""
+    """Finds unsettled files that may be partly read, by the known files and by the committed offsets.
+
+    The offsets are read once for each such file.
+    """
 
     def __init__(self, reader: OffsetReader, allowed: AllowedPaths) -> None:
         self._reader = reader
         self._allowed = allowed
-        # The files of the last call that had no offset.
+        # The files of the previous call that had no offset.
         self._checked: Mapping[str, int | None] = {}
 
     def among(self, unsettled: Mapping[str, int | None], known: Mapping[str, int | None]) -> Collection[str]:
-        """Return the unsettled files that may have been begun; `known` are the names of earlier scans. Both have inodes.
+        """Return the unsettled files that may already be partly read.
 
-        Raises DataError as `former_names`.
+        `known` are the names that earlier scans found. `known` and `unsettled` map paths to inodes. Raises DataError as
+        `former_names` does.
         """
         given = set(known.values())
         begun = {file for file, inode in unsettled.items() if inode in given}
@@ -53,12 +58,12 @@ class BegunFiles:
 
 
 def check_unread(files: Collection[str], reader: OffsetReader, allowed: AllowedPaths, inodes: SeenInodes) -> None:
-    """Raise DataError for a file of a task that was read under a name which its connector did not find.
+    """Raise DataError if a file of a task was read under an old name that its connector did not find.
 
     The connector may have read the offsets while the previous run of a task could still commit. `files` have no offset.
     """
     for file, (name, *_) in former_names(files, reader.items() if files else (), allowed).items():
-        # The connector soon reports a rename that came later.
+        # The connector soon reports a rename that came after the task's start.
         if not inodes.is_unsure(file):
             raise DataError(
                 f"The file {file} was read as {name}, and renamed while its connector started. Restart the connector with "

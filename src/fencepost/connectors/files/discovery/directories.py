@@ -1,8 +1,8 @@
-"""Lists the regular files of a pattern, one directory after the other, without a `stat` for each file.
+"""Lists the regular files that match a pattern, one directory after the other, without a `stat` for each file.
 
 Directory entries have the names, kinds and inodes of files, so a scan of 100,000 known files needs no `stat`. The inode
-of an entry may differ from the one of `stat` (overlay file systems, mount points): it only shows whether a name has
-another file than before.
+in an entry may differ from the inode that `stat` returns (overlay file systems, mount points): the entry's inode only
+shows whether a name has another file than before.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ _ANY_DIRECTORIES: Final = "**"
 _USUAL: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ESTALE}
 )
-"""Errors of a directory that was removed meanwhile, is none, leads nowhere, or that the worker may not read."""
+"""Errors for a directory that was removed meanwhile, is not a directory, is a broken link, or may not be read."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The regular files of a directory that match a pattern: paths with the inodes of their entries.
+    """The regular files of a directory that match a pattern: their paths with the inodes of their directory entries.
 
-    `links` are symbolic links, which may lead elsewhere. They have the inodes of their targets.
+    `links` are symbolic links, which may lead outside of the directory. Each link is listed with the inode of its
+    target.
     """
 
     directory: str
@@ -44,7 +45,7 @@ class Listing:
 
 
 def directories_of(pattern: str) -> Iterator[Listing]:
-    """Yield the directories of a pattern. ** stands for any number of directories. Links may lead back."""
+    """Yield the directories of a pattern. ** stands for any number of directories. Links may form cycles."""
     parts = pattern.split("/")
     if _ANY_DIRECTORIES not in parts:
         yield from _listed(pattern)
@@ -69,7 +70,7 @@ def _listed(pattern: str) -> Iterator[Listing]:
             if os.path.lexists(path) and (inode := _regular(path)) is not None:
                 yield Listing(root, {}, {path: inode})
         return
-    # As in a shell, a pattern matches a hidden file only if it begins with a dot itself.
+    # As in a shell, a pattern matches a hidden file only if the pattern begins with a dot itself.
     fits = re.compile(fnmatch.translate(last) if last.startswith(".") else rf"(?!\.){fnmatch.translate(last)}").match
     for root in roots:
         yield _listing(root, fits)
@@ -94,7 +95,7 @@ def _listing(directory: str, fits: Callable[[str], object]) -> Listing:
 
 
 def _regular(path: str) -> int | None:
-    """Return the inode of a regular file, None if there is none: it was removed, or is a broken link."""
+    """Return the inode of a regular file; None if the file was removed, or the path is a broken link."""
     try:
         status = os.stat(path)  # noqa: PTH116 - spares making a Path for each file
     except OSError as error:
@@ -105,7 +106,10 @@ def _regular(path: str) -> int | None:
 
 
 def _directories(directory: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """Yield a directory and its subdirectories, also behind links, without cycles. `above` are its parents."""
+    """Yield a directory and its subdirectories, also through links, without cycles.
+
+    `above` are the parent directories.
+    """
     try:
         status = os.stat(directory or os.curdir)  # noqa: PTH116 - spares making a Path for each directory
         if not stat.S_ISDIR(status.st_mode) or (identity := (status.st_dev, status.st_ino)) in above:
@@ -131,5 +135,5 @@ def _tell(directory: str, error: OSError) -> None:
 
 @lru_cache(maxsize=1_000)
 def _warn(directory: str, reason: str) -> None:
-    # Each scan finds the same again.
+    # The problem is logged only once, because each scan finds it again.
     _log.warning("The directory %s cannot be listed, so that no new files in it are found: %s", directory, reason)

@@ -1,12 +1,12 @@
-"""Handles files that were read to their end: they are kept, deleted or moved, never before the commit.
+"""Handles files that were read to their end: they are kept, deleted or moved, but never before the end is committed.
 
     read to the end --(has settled)--> offset {"position": ..., "ended": mark} --(commit)--> deleted or moved
                                                     |
                                                     +-- a crash before that: the next start finds the mark, and goes on
 
-The mark distinguishes the file from a later one of the same name: inode, time of the last change, size, and a hash of
-the first bytes. A file of that name with another mark is new, and is read from its start; a file that grew was not
-complete, which is an error, because its first part is delivered and would be deleted.
+The mark distinguishes the file from a later file of the same name: it has the inode, modification time, size, and a
+hash of the first bytes. A file of that name with another mark is new, and is read from its start. A file that has grown
+was not complete. That is an error, because the delivered first part would be deleted together with the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fencepost.connectors.files.content.ranges import open_file, unreadable
 ENDED_FIELD: Final = "ended"
 _HEAD_BYTES: Final = 4_096
 _NAME_CHARACTERS: Final = 40
-"""They have at most 160 bytes; names may have 255."""
+"""In UTF-8, this number of characters takes at most 160 bytes; file names may have 255 bytes."""
 
 
 class AfterEnd(StrEnum):
@@ -47,7 +47,7 @@ class AfterEnd(StrEnum):
 class Mark:
     """The identity and state of a file that was read to its end.
 
-    `modified` is in nanoseconds since 1970, `head` a hash.
+    `modified` is the modification time in nanoseconds since 1970, `head` is a hash of the first bytes.
     """
 
     inode: int
@@ -57,7 +57,10 @@ class Mark:
 
     @classmethod
     def of(cls, path: str, allowed: AllowedPaths, head_bytes: int = _HEAD_BYTES) -> Mark | None:
-        """Return the mark of the file at a path, None if there is none. Raises DataError or StaleFileError if it cannot be read."""
+        """Return the mark of the file at a path, None if there is no file.
+
+        Raises DataError or StaleFileError if the file cannot be read.
+        """
         if is_gone(path):
             return None
         with open_file(path, allowed) as file:
@@ -70,9 +73,9 @@ class Mark:
 
     @classmethod
     def in_offset(cls, offset: Mapping[str, Any] | None) -> Mark | None:
-        """Return the mark in a committed source offset, None if its file was not at its end.
+        """Return the mark in a committed source offset, None if the offset does not belong to a file at its end.
 
-        Raises DataError if it is not one.
+        Raises DataError if the mark is invalid.
         """
         text = (offset or {}).get(ENDED_FIELD)
         if text is None:
@@ -84,7 +87,7 @@ class Mark:
         if found is None or not type(found.inode) is type(found.modified) is type(found.size) is int:
             raise DataError(
                 f"The field {ENDED_FIELD} of the offset {dict(offset or {})} is not what FileSource wrote: remove the field, so "
-                "that the file is taken away again after its end"
+                "that files.after.end applies to the file again"
             )
         return found
 
@@ -93,7 +96,7 @@ class Mark:
         return json.dumps(asdict(self))
 
     def is_at(self, path: str, allowed: AllowedPaths) -> bool:
-        """Return whether the file is still at its path; False if there is none, or a new one.
+        """Return whether the file is still at its path; False if there is no file, or a new one.
 
         Raises DataError if the same file has grown.
         """
@@ -102,34 +105,42 @@ class Mark:
             return found is not None
         if found.size > self.size and found.head == self.head:
             raise DataError(
-                f"The file {path} has grown after it was read to its end, as files.after.end was to take it away: let "
-                "writers put whole files there, or set files.settle.ms higher. It is left alone. To have it read from "
+                f"The file {path} has grown after it was read to its end, and files.after.end would delete or move it: let "
+                "writers put whole files there, or set files.settle.ms higher. The file stays where it is. To have it read from "
                 "its start, remove its offset; to have the rest read, set its offset to "
                 f'{{"position": {self.size}}} if it is not compressed'
             )
         return False
 
+    def is_copied_to(self, path: str, allowed: AllowedPaths) -> bool:
+        """Return whether the file at a path has the size and the first bytes of this file."""
+        found = Mark.of(path, allowed, min(_HEAD_BYTES, self.size))
+        return found is not None and (found.size, found.head) == (self.size, self.head)
 
-def take_away(path: str, after_end: AfterEnd, folder: str | None) -> None:
-    """Delete a file, or move it to a folder under a free name. Raises DataError or StaleFileError if that fails, or if the file has grown."""
+
+def take_away(path: str, after_end: AfterEnd, folder: str | None) -> bool:
+    """Delete a file, or move it to a folder under a free name; return False if the file is already gone.
+
+    Raises DataError or StaleFileError if the deletion or move fails, or if the file has grown.
+    """
     try:
         if after_end is AfterEnd.DELETE or folder is None:
             os.unlink(path)  # noqa: PTH108 - as the other functions on paths here
-        else:
-            _move(path, Path(folder))
+            return True
+        return _move(path, Path(folder))
     except OSError as error:
         if error.errno == errno.ESTALE:
             raise unreadable(path, error) from error
         if is_gone(path, follow_links=False):
-            # Another program took it away.
-            return
+            # Another program removed the file, maybe with its directory, and may bring it back.
+            return False
         raise DataError(
             f"The file {path} was read to its end, but cannot be {'moved' if folder else 'deleted'}: {error}. Give the "
-            "worker's operating system user the right to, or set files.after.end=leave"
+            "worker's operating system user the right to do this, or set files.after.end=leave"
         ) from error
 
 
-def _move(path: str, folder: Path) -> None:
+def _move(path: str, folder: Path) -> bool:
     target = _taken_name(folder, Path(path).name)
     try:
         os.replace(path, target)  # noqa: PTH105 - as above
@@ -137,17 +148,20 @@ def _move(path: str, folder: Path) -> None:
         target.unlink()
         if error.errno != errno.EXDEV:
             raise
-        _move_by_copy(path, folder)
+        return _move_by_copy(path, folder)
+    return True
 
 
-def _move_by_copy(path: str, folder: Path) -> None:
-    """Copy a file to another file system, and delete it.
+def _move_by_copy(path: str, folder: Path) -> bool:
+    """Copy a file to another file system, and then delete the original; return False if the original is already gone.
 
-    It is deleted once its copy is on the disk. A new file that comes under its name meanwhile stays: it was not read yet.
+    The original is deleted after its copy is on the disk. A new file that gets the original's name during the copy is
+    not deleted: it was not read yet.
     """
     name, before = Path(path).name, os.stat(path)  # noqa: PTH116 - as above
-    # No program takes a hidden file for a whole one, and after a crash the same file gets the same name again. Another file
-    # system may have the same number and name, and a name that is as long as may be leaves no room for more.
+    # The copy has a hidden name, because programs do not take hidden files for complete ones. After a crash, the same
+    # file gets the same name again. The device is in the name because files of two file systems may have the same inode
+    # and name. The file's name is shortened because a name of maximum length could not be extended.
     copy = folder / f".{name[:_NAME_CHARACTERS]}.{before.st_dev:x}.{before.st_ino:x}.part"
     try:
         shutil.copy2(path, copy)
@@ -158,22 +172,25 @@ def _move_by_copy(path: str, folder: Path) -> None:
     except (OSError, DataError):
         copy.unlink(missing_ok=True)
         raise
-    with suppress(FileNotFoundError):
+    try:
         if os.stat(path).st_ino == before.st_ino:  # noqa: PTH116 - as above
             os.unlink(path)  # noqa: PTH108 - as above
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _sync(path: Path) -> None:
-    """Have the content of a file, or the names in a directory, written to the disk."""
+    """Make the system write the content of a file, or the names in a directory, to the disk."""
     try:
         opened = os.open(path, os.O_RDONLY)
     except PermissionError:
-        # A directory that may be written to need not be one that may be listed.
+        # A directory may be writable without being readable.
         return
     try:
         os.fsync(opened)
     except OSError as error:
-        # Some file systems of a network have no such call for directories.
+        # Some network file systems do not support this call for directories.
         if error.errno != errno.EINVAL:
             raise
     finally:
@@ -193,7 +210,10 @@ def _check_not_grown(path: str, before: os.stat_result) -> None:
 
 
 def _taken_name(folder: Path, name: str) -> Path:
-    """Return the first free name, which now has an empty file: other tasks move files of the same name at the same time."""
+    """Return the first free name, and reserve it with an empty file.
+
+    Other tasks may move files of the same name at the same time.
+    """
     for number in count():
         target = folder / (f"{name}.{number}" if number else name)
         with suppress(FileExistsError):

@@ -1,11 +1,13 @@
-"""The files of a task as a rule, which takes the same room for any number of files and for any names.
+"""A task's files, described by a rule. The size of a rule does not depend on the number of files, or on their names.
 
-    connector   hash of each path -> its task; summaries (see `sketch`) of the names and inodes that it saw for the task
-    task        lists the directories, and reads the files of its own that the connector saw as well
+    connector   assigns each path to a task, by the path's hash. The task's rule contains summaries (see `sketch`) of
+                the names and inodes that the connector saw
+    task        lists the directories, and reads its own files if the connector also saw them
 
-So the connector decides what is read, as it does with a list of names. A file that it did not see is not read before it
-gives the task another configuration: another task may have read this file under its former name. A file that the task
-alone does not see is looked for (see `own_listing`).
+So the connector decides which files are read, as if it gave the task a list of names. If the task finds a file that the
+connector did not see, it does not read this file until the connector gives it another configuration: another task may
+have read this file under its old name. If the task does not find a file that the connector saw, it looks for the file
+again (see `own_listing`).
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ _FILE_SEED: Final = 1 << 35
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileRule:
-    """The `count` files of the task number `task` of `tasks`.
+    """The rule for the `count` files of the task with the number `task` among `tasks` tasks.
 
-    `names` summarizes their paths, `files` their paths with inodes. `sample` has some of both. `exceptions` are the hashes of
-    paths that are this task's although hashes give them to another one, or the other way round: files that were renamed.
+    `names` summarizes the files' paths, `files` their paths with inodes. `sample` contains some of the paths with
+    inodes. `exceptions` are the hashes of paths that belong to this task although their hashes assign them to another
+    task, and the reverse: all names of a renamed file belong to one task.
     """
 
     task: int
@@ -56,9 +59,9 @@ class FileRule:
         hashes: PathHashes,
         elsewhere: Sequence[str] = (),
     ) -> Self:
-        """Return the rule of files with these inodes, None for one that is not known, and for an object.
+        """Return the rule for files with these inodes. The inode is None if it is not known, or for an object.
 
-        `elsewhere` are files of other tasks that hashes give to this one.
+        `elsewhere` are files that belong to this task by their hashes, but are assigned to other tasks.
         """
         files = list(inodes)
         numbers = hashes.of(files)
@@ -75,7 +78,7 @@ class FileRule:
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Self | None:
-        """Read the rule in a task's configuration, None if there is none. Raises DataError for one that is damaged."""
+        """Read the rule in a task's configuration, None if it has no rule. Raises DataError if the rule is damaged."""
         if TASK_RULE not in config:
             return None
         try:
@@ -90,7 +93,7 @@ class FileRule:
             ) from error
 
     def in_config(self) -> dict[str, str]:
-        """Return the property of a task's configuration: about 70 kB, and 11 bytes for each exception."""
+        """Return the rule as a property of a task's configuration: about 70 kB, and 11 bytes for each exception."""
         content = {
             "task": self.task,
             "tasks": self.tasks,
@@ -103,7 +106,7 @@ class FileRule:
         return {TASK_RULE: without_placeholders(json.dumps(content))}
 
     def candidates(self, paths: Iterable[str], hashes: PathHashes) -> list[str]:
-        """Return the paths that may be the task's."""
+        """Return the paths that belong to the task by their hashes, whether or not the connector saw them."""
         listed = list(paths)
         numbers = hashes.of(listed)
         own = (preferring(numbers, self.tasks) == self.task) ^ np.isin(numbers, self.exceptions)
@@ -112,19 +115,20 @@ class FileRule:
     def seen_files(
         self, inodes: Mapping[str, int | None], hashes: PathHashes, unlikely: Container[str] = ()
     ) -> list[str] | None:
-        """Return the files that the connector saw with these inodes; None if too many others differ.
+        """Return the files that the connector saw with the same inodes; None if too many differ to find out which.
 
-        Of the `unlikely` ones those count that the connector saw, of the others those that it did not see.
+        `unlikely` are files that the connector probably did not see. Such a file counts as a difference if the
+        connector saw it, and any other file counts as a difference if the connector did not see it.
         """
         files = list(inodes)
         return _in_both(self.files, files, _with_inodes(hashes.of(files), inodes.values()), unlikely)
 
     def seen_names(self, paths: Sequence[str], hashes: PathHashes, unlikely: Container[str] = ()) -> list[str] | None:
-        """Return the paths that the connector saw, whatever inodes they have; None as `seen_files`."""
+        """Return the paths that the connector saw, whatever their inodes; None if too many differ to find out which."""
         return _in_both(self.names, paths, hashes.of(paths), unlikely)
 
     def numbers_differ(self, inodes: Mapping[str, int | None]) -> bool:
-        """Return whether the files of the sample are there, and all have other inodes than on the connector's machine."""
+        """Return whether files of the sample exist here, and all have other inodes than on the connector's machine."""
         there = [file for file in self.sample if file in inodes]
         return bool(there) and all(inodes[file] != self.sample[file] for file in there)
 
@@ -134,7 +138,7 @@ def _in_both(sketch: Sketch, files: Sequence[str], numbers: Numbers, unlikely: C
     differences = sketch.differences(numbers[compared])
     if differences is None:
         return None
-    # What was not compared is a difference if the connector saw it.
+    # A file that was left out of the comparison is a difference if the connector saw it.
     alike = np.isin(numbers, differences) ^ compared
     return [file for file, both in zip(files, alike.tolist(), strict=True) if both]
 

@@ -32,7 +32,7 @@ FILES: Final = "files"
 ORDERS: Final = ("name", "time")
 
 Entry = int | None
-"""The inode of a file's directory entry, or of a link's target; None for an object. See `directories`."""
+"""The inode in a file's directory entry, or the inode of a link's target; None for an object. See `directories`."""
 
 PASSING: Final = frozenset(
     {
@@ -40,7 +40,7 @@ PASSING: Final = frozenset(
         errno.ENOTCONN, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
     }
 )  # fmt: skip
-"""Errors of a file system, above all of a network, that may not come again."""
+"""Retriable errors of a file system, above all of a network file system."""
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -49,9 +49,10 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 class Discovery:
     """Finds the files of paths and patterns.
 
-    Directories, pipes, devices and broken links match no pattern: only regular files do. `by_time` orders the files of
-    a pattern by their last change, else they are ordered by name. A file of a pattern is found once it has not changed
-    for `settle_s` seconds and is `ready`, or is `begun`. `clock` returns the time as `os.stat` does.
+    Patterns match only regular files, not directories, pipes, devices and broken links. `by_time` orders the files of a
+    pattern by their modification time; otherwise they are ordered by name. A file of a pattern is found once it has not
+    changed for `settle_s` seconds and is `ready`, or if it is `begun`. `clock` returns the time in the same form as
+    `os.stat`.
     """
 
     patterns: tuple[str, ...]
@@ -63,27 +64,27 @@ class Discovery:
     begun: BegunFiles | None = None
 
     def find(self) -> list[str]:
-        """Return the files, each once. Raises as `scan`."""
+        """Return each file once. Raises the same errors as `scan`."""
         return list(self.scan())
 
     def scan(self, known: Mapping[str, Entry] = MappingProxyType({})) -> dict[str, Entry]:
-        """Return the files, each once, with their entries.
+        """Return each file once, with its entry.
 
-        `known` are the names of earlier scans, None without an entry.
+        `known` are the names that earlier scans found, with None for a name without an entry.
 
-        New files are in order, after the known ones. Known files need not settle again, and may be missing. They are
-        not checked again while their entries stay the same.
+        For each pattern, the known files come first, then the new files in their order. Known files need not settle
+        again, and may be missing. They are not checked again while their entries stay the same.
 
         Raises ConfigError if a path names no file, or a file may not be read. A pattern may match no file, but must
         begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
-        if a store of objects, or the server of a file system, does not answer.
+        if an object store, or the server of a file system, does not answer.
         """
         try:
             return self._scan(known)
         except OSError as error:
             if error.errno not in PASSING:
                 raise
-            raise RetriableError(f"The files of {', '.join(self.patterns)} cannot be looked for: {error}") from error
+            raise RetriableError(f"The files of {', '.join(self.patterns)} cannot be listed: {error}") from error
 
     def _scan(self, known: Mapping[str, Entry]) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
@@ -108,7 +109,10 @@ class Discovery:
         return {path: entry for path, entry in found.items() if path in once} if len(once) < len(found) else found
 
     def has_settled(self, path: str) -> bool:
-        """Return whether a file that was found may be read for the first time. Raises DataError or StaleFileError."""
+        """Return whether a file that was found may now be read for the first time.
+
+        Raises DataError or StaleFileError if the file's status cannot be read.
+        """
         if not self.settle_s or path in self.patterns or is_object(path):
             return True
         try:
@@ -126,7 +130,7 @@ class Discovery:
         return found
 
     def _of_pattern(self, pattern: str, known: Mapping[str, Entry]) -> tuple[dict[str, Entry], dict[str, Entry]]:
-        """Return the known and the settled files, and the others."""
+        """Return the files of a pattern in two groups: files that are known or have settled, and all other files."""
         found: dict[str, Entry] = {}
         other: dict[str, None] = {}
         for listing in directories_of(pattern):
@@ -145,7 +149,7 @@ class Discovery:
         return found | {path: new[path] for path in settled}, {path: new[path] for path in unsettled}
 
     def _checked(self, listing: Listing, known: Mapping[str, Entry]) -> list[str]:
-        """Return the paths that were not known with these entries, after a check of each."""
+        """Check each path that is new or has another entry than in `known`, and return these paths."""
         files, links = (
             list(compress(entries, map(ne, entries.values(), map(known.get, entries))))
             for entries in (listing.files, listing.links)
@@ -165,11 +169,11 @@ class Discovery:
 
     def _objects(self, pattern: str, known: Mapping[str, Entry]) -> list[str]:
         parts = pattern.split("/")
-        # The first three parts are the scheme, an empty text, and the bucket.
+        # The first three parts of the URL are the scheme, an empty text, and the bucket.
         fixed = max(3, next(i for i, part in enumerate(parts) if glob.has_magic(part)))
         recursive = fixed < len(parts) - 1 or parts[-1] == "**"
         found = objects_below("/".join(parts[:fixed]), recursive=recursive)
-        # As for files: ** stands for any number of directories, and at the end for all files in them.
+        # As for files, ** stands for any number of directories, and at the end also for all files in these.
         wanted = [*parts[fixed:], "*"] if parts[-1] == "**" else parts[fixed:]
         changed = {url: at for url, at in found.items() if _fits(url.split("/")[fixed:], wanted)}
         return self._settled(changed, known)
@@ -225,7 +229,7 @@ def _check_no_url(path: str) -> None:
 
 
 def check_object(url: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError for a URL that may not be read, or names no object."""
+    """Raise ConfigError for a URL that may not be read, or that names no object."""
     parts = ObjectUrl.of(url)
     try:
         allowed.check_url(url)
@@ -278,7 +282,7 @@ def _of_path(path: str, known: Mapping[str, Entry]) -> list[str]:
 
 
 def _check_name(path: str) -> None:
-    """Raise ConfigError for a name that is not UTF-8: source offsets are text."""
+    """Raise ConfigError for a name that is not UTF-8, because source offsets are text."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -310,7 +314,7 @@ def _check_locale(path: str) -> None:
 
 
 def reads_directory(pattern: str, directory: str) -> bool:
-    """Return whether files in a directory could match a pattern or path by their names."""
+    """Return whether files in a directory could match a pattern or path, judged by their names only."""
     parts = Path(pattern).parts
     magic = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
     patterns = (*Path(os.path.realpath(Path(*parts[:magic]))).parts, *parts[magic:])

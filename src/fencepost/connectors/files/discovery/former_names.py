@@ -1,15 +1,15 @@
 """The old names and other spellings of a connector's files, found again each time that files are added.
 
-Committed offsets tell them (see `renames`, `spellings`), but reading all of them for one new file would take longer than
-the rest of the work. They cannot tell anything new about a file that
+Committed offsets contain these names (see `renames`, `spellings`), but reading all offsets for one new file would take
+longer than the rest of the work. The offsets contain nothing new about a file if both conditions hold:
 
-- has an inode that no file had before, neither one that was given to a task nor one in an offset that was committed before
-  the first call: tasks commit offsets for files that they were given, and an offset is altered only while the connector is
-  stopped;
-- is in a directory that other files are in, so that its other spellings are known.
+- The file has an inode that no file had before: neither a file that was given to a task nor a file in an offset that
+  was committed before the first call. Tasks commit offsets only for files that they were given, and an offset is
+  altered only while the connector is stopped.
+- The file is in a directory that other files are in, so that its other spellings are known.
 
-Inodes are kept until MOST_SEEN others came after them. Then all offsets are read again, which have those that a task committed
-meanwhile.
+Inodes are kept until MOST_SEEN others came after them. Then all offsets are read again, including those that tasks
+committed meanwhile.
 """
 
 from __future__ import annotations
@@ -29,32 +29,36 @@ from fencepost.connectors.files.discovery.watch import FileWatch
 from fencepost.connectors.files.stores.objects import is_object
 
 MOST_SEEN: Final = 100_000
-"""How many inodes of former files are kept before those that came before them are forgotten: some 10 MB each."""
+"""The number of new inodes after which inodes that were seen earlier are forgotten: it limits memory to about 10 MB."""
 
 
 class FormerNames:
-    """What `of` found so far. It stays, so that tasks whose files stay the same keep their configurations."""
+    """The names that were found so far.
+
+    The names are kept, so that tasks whose files stay the same keep their configurations.
+    """
 
     def __init__(self, reader: OffsetReader, allowed: AllowedPaths) -> None:
         self._reader = reader
         self._allowed = allowed
         self.formers: dict[str, list[str]] = {}
-        """The old names of renamed files."""
+        """The old names of each renamed file."""
         self.spellings: dict[str, list[str]] = {}
-        """Other spellings of directories."""
-        # The inode of each file at the last call, None if some were not known.
+        """Other spellings of each directory."""
+        # The inode of each file at the previous call, None if some inodes were not known.
         self._inodes: Mapping[str, int] | None = None
         self._directories: set[str] = set()
-        # The inodes of all files that a task was given, or that had an offset.
+        # The inodes of all files that were assigned to a task, or that had an offset.
         self._seen: set[int | None] = set()
-        # The ones before these.
+        # The inodes in `_seen` before it was last emptied.
         self._seen_before: set[int | None] = set()
-        # How many of them offsets have: these come back with each reading.
+        # The number of inodes in `_seen` that come from offsets. It raises the limit of MOST_SEEN, because each reading
+        # of the offsets adds these inodes again.
         self._committed = 0
 
     def update(self, watch: FileWatch, files: Sequence[str], inodes: Mapping[str, int] | None) -> None:
-        """Find the names of the files that are watched. Raises DataError as `former_names`."""
-        # A file without an inode may have been read before it was seen. Objects have none, and no other names.
+        """Find the old names and spellings of the files that are watched. Raises DataError as `former_names` does."""
+        # A file without an inode may have been read before it was seen. Objects have no inodes and no other names.
         now = inodes if inodes is not None and all(map(is_object, filterfalse(inodes.__contains__, files))) else None
         if now is None or not self._are_new(now):
             self._read(files, inodes or {})
@@ -69,7 +73,10 @@ class FormerNames:
             del self.formers[gone]
 
     def _are_new(self, now: Mapping[str, int]) -> bool:
-        """Return whether all files that changed since the last call are new, so that no committed offset is of them."""
+        """Return whether all files that changed since the previous call are new.
+
+        If they are new, no committed offset belongs to them.
+        """
         known = self._inodes
         if known is None:
             return False

@@ -1,14 +1,14 @@
-"""Finds the files of a task by a rule in the task's own listing of the directories.
+"""Finds the files of a task that has a rule instead of names: lists the directories, and applies the rule to the paths.
 
-    files that the connector saw, too  --> read
-    others                             --> not read: the connector is about to see them, and gives out other configurations
-    files that it saw, but that are not here or have another inode  --> looked for again, more and more seldom
+    files that the connector also saw  --> read
+    other files                        --> not read: the connector soon sees them, and gives other configurations
+    files that the connector saw, but that are missing or differ here  --> looked for again, less and less often
 
-If so many files differ that the rule cannot tell which, none is read until fewer differ, or another configuration comes.
-Files that have not settled (`files.settle.ms`) do not keep the others back, however many they are: those alone count then that
-the connector saw, before they changed again.
-If no file has the inode that the connector saw, for 30 s, then the file system numbers files for each machine, and
-inodes are not compared.
+If so many files differ that the rule cannot tell which ones, no file is read until fewer differ, or the task gets
+another configuration. Files that have not settled (`files.settle.ms`) do not hold back other files, however many they
+are. An unsettled file counts as a difference only if the connector saw it before it changed again.
+If the task has run for 30 s, or for three scan intervals of the connector if these are longer, and has found no file
+with the inode that the connector saw, the task assumes that inodes differ between machines, and compares only names.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ from fencepost.connectors.files.stores.objects import is_object
 
 LEAST_WAIT_SECONDS: Final = 1.0
 MOST_WAIT_SECONDS: Final = 600.0
-"""The longest time between two scans for missing files: it doubles each time."""
+"""The longest time between two scans for missing files. The time doubles after each scan, up to this limit."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class OwnListing:
-    """The files of a rule that were found so far. `interval_s` is the time between two scans of the connector."""
+    """The files of a rule that were found so far.
+
+    `interval_s` is the time between two scans of the connector in seconds.
+    """
 
     def __init__(
         self,
@@ -56,13 +59,14 @@ class OwnListing:
 
     @property
     def missing(self) -> int:
-        """The number of files that the connector saw, and that were not found yet."""
+        """The number of files that the connector saw, and that this task has not found yet."""
         return self._rule.count - len(self._taken)
 
     def look(self) -> tuple[list[str], Mapping[str, int]] | None:
-        """Return files that were not found before, in reading order, with their inodes, if it is time to look.
+        """Scan, if a scan is due, and return the newly found files in reading order, with their inodes.
 
-        There are no inodes of objects, nor if they are not compared. Raises as `Discovery.scan`.
+        Objects have no inodes, and files have none if inodes are not compared. Raises the same errors as
+        `Discovery.scan`.
         """
         now = self._clock()
         if not self.missing or now < self._due:
@@ -81,12 +85,15 @@ class OwnListing:
         return (new, {file: inode for file in new if (inode := found[file]) is not None}) if new else None
 
     def _scan(self, settle_s: float) -> Iterable[str]:
-        # Paths without a * were there when the connector started, and may be missing now.
+        # Paths that are not patterns existed when the connector started, and may be missing now.
         known = dict.fromkeys(self._discovery.patterns)
         return replace(self._discovery, settle_s=settle_s).scan(known)
 
     def _seen(self, inodes: Mapping[str, int | None], unlikely: Container[str] = ()) -> dict[str, int | None] | None:
-        """Return the files that the connector saw, with their inodes if these are compared; None as `seen_files`."""
+        """Return the files that the connector saw, with inodes if these are compared.
+
+        The result is None if so many files differ that the rule cannot tell which ones.
+        """
         files = self._rule.seen_files(inodes, self._hashes, unlikely)
         if not (files or self._taken) and self._has_waited and self._rule.numbers_differ(inodes):
             files, inodes = self._rule.seen_names(list(inodes), self._hashes, unlikely), {}
@@ -95,7 +102,7 @@ class OwnListing:
         return None if files is None else {file: inodes.get(file) for file in files}
 
     def check_end(self) -> None:
-        """Raise DataError if files are missing that are not expected to come any more."""
+        """Raise DataError if files are missing and are not expected to appear any more."""
         if self.missing and self._has_waited:
             raise DataError(
                 f"{self.missing} of {self._rule.count} files of the task that the connector found are not there, or are other "
@@ -110,7 +117,7 @@ class OwnListing:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "The directories of %s have more than 1,500 files of this task that the connector has not found, or lack as "
-                "many that it has. Waiting for them, or for the connector's next scan",
+                "The directories of %s have more than 1,500 files of this task that the connector has not found, or lack "
+                "more than 1,500 that it has found. Waiting for them, or for the connector's next scan",
                 ", ".join(self._discovery.patterns),
             )

@@ -1,15 +1,16 @@
-"""Reading a renamed file continues at its position: its new name adopts the source offset of the old one.
+"""Reading a renamed file continues at its position: the new name takes over the source offset of the old name.
 
     connector    finds the identity of a file in the offset of another name, and gives both names to one task
-    task         reads both offsets when no other task can commit them any more, and commits before anything else
-                     the file's   <- the furthest offset of the file
-                     the old one  <- none: another file of that name is read from its start (log rotation)
+    task         reads both offsets when no other task can commit them any more, and first of all commits:
+                     its present name  <- the furthest offset of the file
+                     its old name      <- no offset: another file of that name is read from its start (log rotation)
 
-The same happens if the property `files` spells a path in another way: then the offset is adopted whatever file is there, as
-if it had been committed under the present name.
+The same happens if the property `files` spells a path in another way. Then the offset is taken over whatever file is at
+the path, as if the offset had been committed under the present name.
 
-The offset of a file at its end, to be deleted or moved, only fits a file in the same state: if it was deleted, another
-file may have its inode.
+If a file was read to its end and is to be deleted or moved, its offset has a mark of the file's state. A new name takes
+over such an offset only if its file has exactly this state: the marked file may have been deleted, and another file may
+have got its inode.
 """
 
 from __future__ import annotations
@@ -38,32 +39,35 @@ def former_names(
 ) -> dict[str, list[str]]:
     """Return the old names of each renamed file, found by the identities in a connector's committed offsets.
 
-    Takes linear time, and is fast for names that still have the file of their offset: `inodes` spares checking the
-    files that it contains.
+    The search takes linear time, and is fast for names that still have their offset's file. `inodes` has the
+    inodes that are already known; they are not read again.
 
-    Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
+    Raises DataError for an offset that was not written by a file source, and for a renamed file that cannot be read.
     """
     moved: dict[int, list[tuple[str, SourceOffset]]] = {}
     for partition, offset in offsets:
         path = str((partition or {}).get(FILENAME_FIELD))
         inode = FileIdentity.inode_in_offset(path, offset)
-        # If a name still has the file, the new name is a link to it.
+        # If the old name still has the file, the file was not renamed: the new name is an additional link.
         if offset is not None and inode is not None and (inodes.get(path) or inode_at(path)) != inode:
             moved.setdefault(inode, []).append((path, offset))
     found: dict[str, list[str]] = {}
     for file in files if moved else ():
         inode = inodes.get(file) or inode_at(file)
         for path, offset in moved.get(inode, ()) if inode is not None else ():
-            # Of a file that has been renamed again, only the inode tells that the offset must be kept.
+            # If the file has been renamed again, its bytes cannot be compared here. Its inode alone shows that the
+            # offset must be kept.
             if path != file and (inode_at(file) != inode or _is_at(offset, path, file, allowed)):
                 found.setdefault(file, []).append(path)
     return found
 
 
 def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Group the files that one task must read, each by a name that stays the same while the group exists.
+    """Group the files that one task must read together.
 
-    Takes linear time.
+    Each group has a name that stays the same while the group exists.
+
+    The grouping takes linear time.
     """
     if not formers:
         return {file: [file] for file in files}
@@ -86,7 +90,9 @@ def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The offsets where files start, None for the start. `changed` are the offsets to commit first.
+    """The offsets at which files start, None for a file's beginning.
+
+    `changed` are offsets that the task commits first.
 
     `abandoned` are names whose file was renamed.
     """
@@ -105,12 +111,12 @@ def resume(
     *,
     unsure: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Resumed:
-    """Decide where files start, by the committed offsets of their current and old names.
+    """Decide at which offset each file starts, by the committed offsets of its present and old names.
 
-    `spellings` are other spellings of some names. `unsure` are names that no longer have the file that the connector saw,
-    with its inode: they adopt no offset.
+    `spellings` are other spellings of some names. `unsure` has the names at which the task found another file than the
+    connector saw there, each with the inode that the connector saw. No offset is moved to these names.
 
-    Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
+    Raises DataError for an offset that was not written by a file source, and for a renamed file that cannot be read.
     """
     offsets = {file: committed.get(file) for file in files}
     moved = {
@@ -122,7 +128,8 @@ def resume(
         for file in files
     }
     abandoned = set(chain(*moved.values()))
-    # A name whose file was renamed has another file now, in all spellings.
+    # After a rename, the offset under the old name belongs to the renamed file. So another file that now has the old
+    # name must not take over this offset, even if its path is spelled in another way.
     respelled = {
         file: [name for name in names if committed.get(name) is not None and name not in abandoned]
         for file, names in spellings.items()
@@ -132,7 +139,8 @@ def resume(
         others = [*moved[file], *respelled.get(file, ())]
         if not others:
             continue
-        # Reading the identities of all files would take longer than the rest.
+        # Only these files' identities are read: reading the identities of all files would take longer than all other
+        # steps.
         identities = {name: FileIdentity.in_offset(name, committed.get(name)) for name in (file, *others)}
         keeps = _has(identities[file], inode_at(file)) or (not moved[file] and committed.get(file) is not None)
         progress = {name: _progress(identity, committed.get(name)) for name, identity in identities.items()}
@@ -158,9 +166,9 @@ def _left_over(
     adopted: Iterable[str],
     abandoned: Container[str],
 ) -> dict[str, SourceOffset]:
-    """Return the replaced offsets whose files the task does not see, each under the name where the connector saw its file.
+    """Return replaced offsets of files that the task does not find, by the names under which the connector saw them.
 
-    The file adopts its offset from there once the connector has found the file again.
+    When the connector finds such a file under another name, the offset is moved to that name.
     """
     later: dict[str, list[str]] = {}
     for file in unsure:
@@ -179,7 +187,7 @@ def _left_over(
 
 
 def _is_at(offset: SourceOffset | None, name: str, file: str, allowed: AllowedPaths) -> bool:
-    """Return whether a file belongs to the offset of another name."""
+    """Return whether the offset that was committed for `name` belongs to the file at `file`."""
     identity, mark = FileIdentity.in_offset(name, offset), Mark.in_offset(offset)
     if identity is None or not identity.is_at(file, allowed):
         return False

@@ -1,9 +1,9 @@
-"""The inodes that the connector saw: with them its task checks that a name still has the file that was assigned.
+"""The inodes that the connector saw: with them, a task checks that each name still has the file assigned to it.
 
 same inode        --> read
-another inode     --> not read until the connector's next scan, which gives tasks other configurations if it matters
+another inode     --> not read until the connector's next scan, which gives tasks other configurations if necessary
 |
-+--no name has the inode that the connector saw, for 30 s--> not compared any more
++--no name has the inode that the connector saw, for 30 s--> inodes are not compared any more
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.identity import FileTrack, Stamp, inode_at
 
 NUMBERING_WAIT_SECONDS: Final = 30.0
-"""How long to wait for other inodes from the connector. After that its machine is assumed to number files differently."""
+"""The minimum time that a task waits for the connector's next scan if a path has another inode than the connector saw.
+
+If no file has the inode that the connector saw after this time, the task assumes that inodes differ between the two
+machines.
+"""
 
 NUMBERED_OTHERWISE: Final = (
     "No file has the same inode here as on the connector's machine: the file system numbers files for each "
@@ -28,27 +32,31 @@ _log: Final = logging.getLogger(__name__)
 
 
 class SeenInodes:
-    """Inodes by path, None for a name without a file; empty if the connector does not scan again.
+    """The inode that the connector saw for each path; None for a path without a file.
 
-    `looks_s` is the duration of some scans of the connector, in seconds.
+    There are no inodes if the connector does not scan again. `looks_s` is the duration of several scan intervals of the
+    connector, in seconds.
     """
 
     def __init__(self, inodes: Mapping[str, int | None], looks_s: float) -> None:
         self._inodes: dict[str, int | None] = {}
         self._looks_s = looks_s
-        # Names that had another file when the task started: it is unknown whether that file was read under another
-        # name.
+        # Paths at which the task found another file than the connector. That file may already have been read under
+        # another name.
         self._unsure: set[str] = set()
         self._waiting: dict[str, float] = {}
         self.add(inodes)
 
     def add(self, inodes: Mapping[str, int | None]) -> None:
-        """Compare more files as well."""
+        """Add files to compare."""
         self._inodes |= inodes
         self._unsure |= {path for path, inode in inodes.items() if inode_at(path) != inode}
 
     def has_another(self, path: str) -> bool:
-        """Return whether a name has another file than the connector saw: the connector soon reports a rename."""
+        """Return whether a path has another file than the one that the connector saw there.
+
+        If the file was renamed, the connector soon detects this and changes the task's configuration.
+        """
         if path not in self._inodes or inode_at(path) in {self._inodes[path], None}:
             self._waiting.pop(path, None)
             return False
@@ -56,27 +64,27 @@ class SeenInodes:
         return path in self._inodes
 
     def is_unsure(self, path: str) -> bool:
-        """Return whether a name has, or had, another file than the connector saw."""
+        """Return whether a path has, or had, another file than the one that the connector saw there."""
         return path in self._unsure or self.has_another(path)
 
     def was_unsure(self, path: str) -> bool:
-        """Return whether a name had another file than the connector saw, without checking it again."""
+        """Return whether a path had another file than the one that the connector saw, without checking it again."""
         return path in self._unsure
 
     def check_start(self, path: str, track: FileTrack) -> None:
-        """Raise DataError for an unread file whose name has its file back: it may have been read under another name."""
+        """Raise DataError for an unread file that is back at its path: it may have been read under another name."""
         if path in self._unsure and track.identity is None and inode_at(path) is not None:
             raise DataError(
-                f"The file {path} had another name when the task started, and came back since: whether it was read under "
-                "that is not known. Restart the task"
+                f"The file {path} had another name when the task started, and came back since: it is unknown whether it "
+                "was read under the other name. Restart the task"
             )
 
     def check_seen(self, path: str, seen: Stamp | None) -> None:
-        """Raise DataError if the last check of a file found another one than the connector saw."""
+        """Raise DataError if the last check of a path found another file than the one that the connector saw there."""
         told = self._inodes.get(path)
         if seen is not None and told is not None and seen[0] != told:
             self._unsure.add(path)
-            raise DataError(f"The path {path} got another file while it was looked at. Restart the task")
+            raise DataError(f"The path {path} got another file while it was checked. Restart the task")
 
     def _wait(self, path: str) -> None:
         now = time.monotonic()
@@ -87,7 +95,7 @@ class SeenInodes:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Stop comparing if no file has the inode that the connector saw."""
+        """Stop comparing inodes if no file has the inode that the connector saw."""
         if all(inode is None or inode_at(path) != inode for path, inode in self._inodes.items()):
             _log.warning(NUMBERED_OTHERWISE)
             self._inodes.clear()

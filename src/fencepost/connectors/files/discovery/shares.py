@@ -1,9 +1,9 @@
 """The files of a task in its configuration: their names, old names, and the inodes that the connector saw.
 
-A few files are readable JSON, each name with its inode. Many are packed, so that the configuration fits into a record
-of the config topic: the common prefix of all paths is stored once, an inode as the difference from the previous one,
-and the whole is compressed. If that is long as well, a task gets a rule in place of names (see `file_rule`). A task
-reads each of these forms.
+A few files are stored as readable JSON, each name with its inode. Many files are packed, so that the configuration fits
+into a record of the config topic: the common prefix of all paths is stored once, each inode is stored as the difference
+from the previous one, and the result is compressed. If the packed form is also too long, the task gets a rule in place
+of names (see `file_rule`). A task can read each of these forms.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ TASK_PACKED: Final = "task.files.packed"
 TASK_SPELLINGS: Final = "task.spellings"
 
 MOST_NAMED: Final = 500
-"""The maximum number of files in a configuration by name."""
+"""The maximum number of files that a configuration lists without packing."""
 
 MOST_CHARACTERS: Final = 64_000
-"""The maximum number of characters of named and of packed files: a rule takes as many."""
+"""The maximum number of characters of a list of named or packed files. A rule takes about this many characters."""
 
 MOST_RENAMED: Final = 16_000
-"""The maximum number of characters of old names that are not compressed."""
+"""If the old names have more characters than this, they are compressed."""
 
 _SAMPLE: Final = 1_000
 _LEVEL: Final = 6
@@ -45,9 +45,9 @@ _LEVEL: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """A task's number and the number of tasks, where hashes of paths give the task nearly all of its files.
+    """A task's number and the number of tasks. The hashes of paths assign nearly all of the task's files to it.
 
-    `elsewhere` are files that hashes give to the task, but that are another task's.
+    `elsewhere` are files that belong to this task by their hashes, but are assigned to another task.
     """
 
     task: int
@@ -60,8 +60,9 @@ class TaskPlace:
 class Share:
     """The files of a task.
 
-    `files` are in reading order. `renamed` has former names of some, `spellings` other spellings of directories.
-    `inodes` is None if the connector does not scan again. A file without an inode in it did not exist, or is an object.
+    `files` are in reading order. `renamed` has the old names of some files, `spellings` other spellings of directories.
+    `inodes` is None if the connector does not scan again. A file that is not in `inodes` did not exist, or is an
+    object.
     """
 
     files: Sequence[str]
@@ -71,9 +72,9 @@ class Share:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self:
-        """Read a task's configuration: without files, and with the inodes of renamed ones alone, if it has a rule.
+        """Read a task's configuration. If it has a rule, the result has no files, and inodes only of renamed files.
 
-        Raises DataError for packed files that no connector wrote.
+        Raises DataError for packed files that were not written by a connector.
         """
         spellings = json.loads(config[TASK_SPELLINGS]) if TASK_SPELLINGS in config else {}
         try:
@@ -93,7 +94,7 @@ class Share:
             ) from error
 
     def in_config(self, place: TaskPlace | None = None) -> dict[str, str]:
-        """Return the properties of a task's configuration. Only a task with a place can have a rule."""
+        """Return the properties of a task's configuration. Only a task with a `place` can have a rule."""
         other = {}
         if self.renamed and len(renamed := _text(self.renamed)) <= MOST_RENAMED:
             other = {TASK_RENAMED: renamed}
@@ -119,7 +120,7 @@ class Share:
         return rule | other
 
     def added_to(self, former: Share) -> dict[str, int | None] | None:
-        """Return the files that this share has more than a former one, with their inodes; None if more than that differs."""
+        """Return the files that were added to the previous share, with their inodes; None if anything else differs."""
         count, inodes = len(former.files), self.inodes or {}
         added = {file: inodes.get(file) for file in self.files[count:]}
         seen = {file: inode for file, inode in added.items() if inode is not None}
@@ -129,16 +130,19 @@ class Share:
             return None
         if self.files[:count] != former.files or {**(former.inodes or {}), **seen} != inodes:
             return None
-        # The task knows the files of renamed ones by the names that they had when it started.
+        # The task knows renamed files by the names that they had when it started.
         return added if added.keys().isdisjoint(chain(*self.renamed.values())) else None
 
     def _packed_renamed(self) -> dict[str, str]:
-        """Return the old names, with the inodes that a rule does not give."""
+        """Return the old names as a property, with the inodes of renamed files, which a rule does not contain."""
         inodes = self.inodes or {}
         return {TASK_RENAMED_PACKED: _packed([self.renamed, {file: inodes.get(file) for file in self.renamed}])}
 
     def _seem_long(self) -> bool:
-        """Return whether some of the files say that all of them are too long when packed, which takes longer than a rule."""
+        """Return whether a sample of the files shows that all of them would be too long when packed.
+
+        Packing takes longer than making a rule.
+        """
         some = self.files[:_SAMPLE]
         return len(_packed_files(some, self.inodes)) * len(self.files) > MOST_CHARACTERS * len(some)
 

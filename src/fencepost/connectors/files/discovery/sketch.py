@@ -1,9 +1,12 @@
-"""A summary of a set of numbers, by which a similar set finds where it differs, however much both have in common.
+"""A summary of a set of numbers, from which the differences from a similar set can be computed.
 
-It is an invertible Bloom lookup table (Eppstein, Goodrich, Uyeda and Varghese, "What's the Difference?", SIGCOMM 2011). A
-number is in one cell of each of three parts. A cell holds the exclusive or of its numbers, and of their checks. Numbers that
-two sets share cancel out when their tables are combined. A cell with one of the other numbers shows it, because its check
-fits. This number is taken out of its other cells, which may leave another number alone in one, and so on.
+A summary has the same size for sets of any size.
+
+A summary is an invertible Bloom lookup table (Eppstein, Goodrich, Uyeda and Varghese, "What's the Difference?", SIGCOMM
+2011). Each number is in one cell of each of three parts. A cell holds the exclusive or of its numbers, and the
+exclusive or of their checksums. Numbers that two sets share cancel out when their tables are combined. A cell with
+exactly one remaining number can be recognised, because the checksum matches the number. This number is then removed
+from its other cells. One of these cells may then have a single number, and so on.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ from fencepost.connectors.distribution import mixed
 Numbers = NDArray[np.uint64]
 
 PART_CELLS: Final = 700
-"""The number of cells in a part. All parts take 25,200 bytes, and usually show 1,600 differences."""
+"""The number of cells in each of the table's three parts.
+
+All parts together take 25,200 bytes. Up to 1,600 differences can usually be found with them.
+"""
 
 _PARTS: Final = 3
 _CHECK_SEED: Final = 1 << 32
@@ -29,7 +35,7 @@ _CELL_SEED: Final = 1 << 33
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sketch:
-    """The cells: their numbers, and their checks of 32 bits."""
+    """The cells: their numbers, and their checksums of 32 bits."""
 
     keys: Numbers
     checks: NDArray[np.uint32]
@@ -44,7 +50,7 @@ class Sketch:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `in_text` wrote. Raises ValueError for anything else."""
+        """Read a text that `in_text` wrote. Raises ValueError for any other text."""
         content = base64.b64decode(text, validate=True)
         count = _PARTS * PART_CELLS
         if len(content) != 12 * count:
@@ -56,11 +62,12 @@ class Sketch:
         return base64.b64encode(self.keys.astype("<u8").tobytes() + self.checks.astype("<u4").tobytes()).decode()
 
     def differences(self, numbers: Numbers) -> Numbers | None:
-        """Return the numbers that only the summarized set has, or only this one; None if they are too many."""
+        """Return the numbers that are only in the summarized set or only in `numbers`; None if there are too many."""
         keys, checks = self.keys.copy(), self.checks.copy()
         _toggle(keys, checks, numbers)
         found: set[int] = set()
-        # Each round shows a number, or it is the last. A cell that only seems to have one may bring it back.
+        # Each round finds at least one number, or is the last round. A wrong number is found if a checksum matches by
+        # chance; a later round cancels it.
         for _ in range(keys.size):
             alone = np.flatnonzero((checks == _check(keys)) & (keys != 0))
             shown = np.unique(keys[alone[_cells(keys[alone], alone // PART_CELLS) == alone]])
@@ -84,7 +91,7 @@ def _check(numbers: Numbers) -> NDArray[np.uint32]:
 
 
 def _cells(numbers: Numbers, parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    # The parts take bits of one hash.
+    # Each part uses other bits of the same hash.
     bits = mixed(numbers, _CELL_SEED) >> (parts * 20).astype(np.uint64)
     cells: NDArray[np.int64] = (bits & np.uint64((1 << 20) - 1)).astype(np.int64) % PART_CELLS + parts * PART_CELLS
     return cells

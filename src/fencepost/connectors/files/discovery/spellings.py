@@ -1,7 +1,8 @@
-"""Tells which names are one path that is spelled in several ways, as in `in/a.csv`, `./in/a.csv` and `/data/in/a.csv`.
+"""Finds names that are one path in several spellings, such as `in/a.csv`, `./in/a.csv` and `/data/in/a.csv`.
 
-Files are found once, whatever patterns name them. If `files` is spelled in another way later, they keep their offsets: a
-task looks for these under the other spellings of its directories, and commits them under the new names first.
+A file is found once, whatever patterns match it. If `files` is spelled in another way later, the files keep their
+offsets: a task reads the offsets under the other spellings of its directories, and commits them under the new names
+before it commits anything else.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from fencepost.connectors.files.stores.objects import is_object
 
 
 def spelled_once(names: Collection[str], patterns: Sequence[str], known: Container[str]) -> Collection[str]:
-    """Return the names without further spellings of the same path; known ones stay, else the first one.
+    """Return one name for each path.
 
-    Links are paths of their own: `..` alone is resolved, because it leads elsewhere behind one. `patterns` are the
-    patterns of the names. Most of them cannot find a path twice: then nothing is compared.
+    A known name is preferred, then the first name of the path.
+
+    Links count as separate paths. Links before a `..` are resolved, because the `..` depends on their targets.
+    `patterns` are the patterns that found the names. Most patterns cannot find a path twice; then nothing is compared.
     """
     if not may_differ(patterns):
         return names
@@ -31,9 +34,9 @@ def spelled_once(names: Collection[str], patterns: Sequence[str], known: Contain
 
 
 def respelled(files: Iterable[str], committed: Iterable[str]) -> dict[str, list[str]]:
-    """Return the other spellings of the files' directories among the names with committed offsets.
+    """Return, for each directory of the files, its other spellings in the names that have committed offsets.
 
-    A path has one spelling among `files`, so no task has its name in another spelling.
+    A path has only one spelling in `files`, so no task has one of the other names.
     """
     others: dict[str, list[str]] = {}
     for directory in _directories(committed):
@@ -55,21 +58,27 @@ def other_spellings(file: str, spellings: Mapping[str, Sequence[str]]) -> list[s
 def with_present_names(
     files: Iterable[str], formers: Mapping[str, list[str]], spellings: Mapping[str, Sequence[str]]
 ) -> Mapping[str, list[str]]:
-    """Return old names of files. A name in another spelling is added as it is spelled now."""
+    """Return the old names of files. If an old name is in another spelling, its present spelling is added."""
     if not formers or not spellings:
         return formers
     present = {other: file for file in files for other in other_spellings(file, spellings)}
     return {file: [*names, *(present[name] for name in names if name in present)] for file, names in formers.items()}
 
 
+def plain_spelling(path: str) -> str:
+    """Return the spelling that stands for all spellings of a path. Links count as separate paths, as above."""
+    directory, base = os.path.split(path)
+    return path if is_object(path) else f"{_plain(directory)}/{base}"
+
+
 def _directories(names: Iterable[str]) -> dict[str, None]:
-    # Few beginnings of many names: the rest costs most, and is done once for each.
+    # Many names share few directories. The expensive steps are done once for each directory.
     beginnings = dict.fromkeys(name[: name.rfind("/") + 1] for name in names)
     return dict.fromkeys(os.path.split(beginning)[0] for beginning in beginnings if not is_object(beginning))
 
 
 def may_differ(patterns: Sequence[str]) -> bool:
-    """Return whether patterns may find a path in several spellings."""
+    """Return whether patterns may find one path in several spellings."""
     plain = all(os.path.normpath(pattern) == pattern and ".." not in pattern.split("/") for pattern in patterns)
     return len(patterns) > 1 and not (plain and len(set(map(os.path.isabs, patterns))) == 1)
 

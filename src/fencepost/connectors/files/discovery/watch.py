@@ -1,4 +1,4 @@
-"""Watches for new files, and for names that have another file now."""
+"""Watches for new files, and for known names that now have another file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,29 @@ from fencepost.connectors.files.discovery.find import PASSING, Discovery, Entry,
 
 _STOP_SECONDS: Final = 5.0
 _MANY_GONE: Final = 1_000
-"""A task with a rule can miss some more files than these before it waits for another configuration (sketch.py)."""
+"""If at least this many known files are missing, they are forgotten.
+
+If somewhat more files were missing, a task with a rule would wait for another configuration (see `sketch`).
+"""
 _LONGEST_END_SECONDS: Final = 30.0
-"""Until a task has ended, its last records may be committed under the name that it was given: more than the default of
-task.shutdown.graceful.timeout.ms."""
+"""The maximum time until a replaced task has ended.
+
+Until a replaced task has ended, its last records may be committed under the file's old name. This time is more than the
+default of task.shutdown.graceful.timeout.ms.
+"""
 _LEAST_FORMERS: Final = 4
 _MOST_FORMERS: Final = 64
-"""The limits of the number of old names of a file: each scan sees one rename at most."""
+"""The bounds for the number of old names that are kept for a file. Each scan sees at most one rename of a file."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """Scans for new files, and for names that have another file now, at an interval on a separate thread.
+    """Scans at an interval, on a separate thread, for new files, and for known names that now have another file.
 
-    Known files keep their order: new ones follow them. Missing files are forgotten when others change, because the tasks
-    change then anyway, or once many are missing and no more vanish. `on_change` and `on_error` are called on the watch's thread, which ends after an error.
+    Known files keep their order, and new files follow them. Missing files are forgotten when other files change,
+    because the tasks are then configured anew anyway. They are also forgotten when many files are missing and no
+    further files vanish. `on_change` and `on_error` are called on the watch's thread, which ends after an error.
     """
 
     def __init__(
@@ -55,7 +62,7 @@ class FileWatch:
         self._formers: dict[str, list[str]] = {}
         self._gone: frozenset[str] = frozenset()
         self._gone_before: frozenset[str] = frozenset()
-        # What the last scan found, if nothing in it was new.
+        # The result of the last scan, if nothing in it was new.
         self._unchanged: Mapping[str, Entry] | None = None
         self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
 
@@ -66,12 +73,12 @@ class FileWatch:
 
     @property
     def inodes(self) -> Mapping[str, int] | None:
-        """The inode of each known file at the last scan, None if there are no further scans. Thread-safe."""
+        """The inode of each known file at the last scan, None if the watch does not scan again. Thread-safe."""
         return self._inodes if self._looks_again else None
 
     @property
     def formers(self) -> Mapping[str, list[str]]:
-        """The old names of each renamed file since the previous scan, whether or not offsets were committed for them.
+        """The old names of each renamed file, as seen by the scans, whether or not offsets were committed for them.
 
         Thread-safe.
         """
@@ -82,11 +89,14 @@ class FileWatch:
         return len(self._discovery.patterns) > 1 or any(map(is_pattern, self._discovery.patterns))
 
     def start(self) -> None:
-        """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
+        """Find the first files, and begin to watch if there is a pattern.
+
+        Raises ConfigError as `Discovery.find` does.
+        """
         found = self._discovery.scan()
         self._inodes = _inodes(found)
         while (again := _inodes(found)) != self._inodes:
-            # A rename is in progress: the scan may have seen a file under two names.
+            # A file is being renamed: the scan may have seen it under two names.
             self._inodes = again
         self._take(tuple(found), found)
         if not self._files:
@@ -100,7 +110,7 @@ class FileWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the watch. Returns when its thread has ended, or hangs on a file system that does not answer."""
+        """Stop watching, and wait until the thread has ended, at most 5 s: a file system may not answer."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
@@ -124,7 +134,7 @@ class FileWatch:
             if new:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
             elif other:
-                _log.info("Names with other files: %d, the first is %s", len(other), other[0])
+                _log.info("Paths that now have another file: %d, the first is %s", len(other), other[0])
             if new or other or self._forget():
                 self._on_change()
 
@@ -159,17 +169,20 @@ class FileWatch:
         return new, other
 
     def _changes(self, found: Mapping[str, Entry]) -> tuple[list[str], list[str]]:
-        """Return the new names, and the known ones that have another file."""
+        """Return the new names, and the known names that now have another file."""
         names, entries = self._names, found.values()
         changed = compress(found, map(ne, entries, map(self._known.get, found, entries)))
         return list(filterfalse(names.__contains__, found)), [path for path in changed if path in names]
 
     def _lacks(self, found: Mapping[str, Entry], new: Sequence[str]) -> bool:
-        """Return whether known names are missing."""
+        """Return whether known names are missing from the entries."""
         return len(found) - len(new) < len(self._names)
 
     def _forget(self) -> bool:
-        """Forget missing files if they are many and none vanished between the last two scans. Return whether it did."""
+        """Forget missing files if there are many and none vanished between the last two scans.
+
+        Return whether files were forgotten.
+        """
         gone = self._gone
         if len(gone) < _MANY_GONE or gone != self._gone_before or any(map(os.path.exists, gone)):
             return False
@@ -183,9 +196,10 @@ class FileWatch:
         return True
 
     def _is_elsewhere(self, found: Mapping[str, Entry], new: Sequence[str], inodes: Mapping[str, int]) -> bool:
-        """Return whether a new name may have the file of another name.
+        """Return whether a new name may have a file that also has, or had, another name.
 
-        If not, and if no name is missing, then the scan met no rename, as that leaves a file with two names or none.
+        A scan during a rename finds a file under two names, or under none. So the scan did not run during a rename if
+        no new name has such a file, and no name is missing.
         """
         entries, numbers = {found[path] for path in new} - {None}, set(inodes.values())
         return (
@@ -196,14 +210,15 @@ class FileWatch:
 
     def _take(self, files: Sequence[str], found: Mapping[str, Entry]) -> None:
         self._files, self._names, self._unchanged = tuple(files), frozenset(files), None
-        # A path that existed at the start may be missing later, also when it is forgotten. A file that was gone at its `stat`
-        # has no entry here, so that it counts as another one when it is back.
+        # The configured paths stay known: a path that existed at the start may be missing later, even after it was
+        # forgotten. A file that disappeared before its inode was read gets the entry None, so that it counts as another
+        # file when it is back.
         unseen = filterfalse(self._inodes.__contains__, self._files)
         self._known = {**dict.fromkeys(self._discovery.patterns), **found, **dict.fromkeys(unseen)}
 
 
 def _passes(error: Exception) -> bool:
-    """Return whether another scan may succeed: a server of files or objects does not answer as it should."""
+    """Return whether another scan may succeed, because a server of files or objects does not answer properly now."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(error, RetriableError) or (isinstance(cause, OSError) and cause.errno in PASSING)
 
@@ -211,10 +226,10 @@ def _passes(error: Exception) -> bool:
 def settled(
     known: Mapping[str, Entry], names: Container[str], found: dict[str, Entry], again: dict[str, Entry]
 ) -> dict[str, Entry]:
-    """Return what two scans in a row found alike, and names that a rename may be moving as they were known before.
+    """Return the entries that were equal in two scans in a row; names that may be in a rename keep their known entries.
 
-    A scan that meets a rename finds a file under two names, or under none. So a name on which the scans differ is left to
-    the next scan, with all that have, or had, one of its files. `names` are the known files.
+    A scan during a rename finds a file under two names, or under none. So if the scans differ for a name, the next scan
+    decides on it, and on all names that have, or had, one of its files. `names` are the known files.
     """
     left = {path for path, _ in found.items() ^ again.items()}
     if not left:
@@ -244,7 +259,7 @@ def _formers(
 ) -> dict[str, list[str]]:
     """Return the old names of renamed files, including the known old names of files that still exist.
 
-    A file that was renamed again keeps its last names: its records may be committed yet under one of them.
+    A file that was renamed again keeps its last names: its records may yet be committed under one of them.
     """
     names: dict[int, list[str]] = {}
     for path, inode in before.items():

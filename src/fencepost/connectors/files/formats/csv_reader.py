@@ -24,17 +24,17 @@ from fencepost.connectors.files.formats.row_reader import NOT_UTF_8, RowReader, 
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type, check_years
 
-# The usual delimiters, as values of the property.
+# The usual delimiters, in the notation of the property `delimiter`.
 _DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
 _CASE_OF_SECOND: Final = np.uint16(int.from_bytes(b"\0 ", "little"))
 _PAIRS_AT_ONCE: Final = 1 << 17
-"""So that the results stay in the processor's cache."""
+"""The number of pairs that are compared at once, so that the results stay in the processor's cache."""
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The characters with a meaning, each one of ASCII; `quote` and `escape` may be None."""
+    """The characters that have a meaning in CSV, each an ASCII character; `quote` and `escape` may be None."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -62,12 +62,12 @@ def _code(character: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class CsvReader(RowReader):
-    """Fields may be quoted, and then hold delimiters, line ends and doubled quotes. Empty lines are skipped.
+    """Reads rows of CSV. Quoted fields may contain delimiters, line ends and doubled quotes. Empty lines are skipped.
 
-    The dialect's escape character takes the next one as it is, in quotes or not.
-    `file_columns` are the names of the file's columns in the file's order, `header` says that the first record holds
-    them. An unquoted field that is one of `null_values` is null.
-    `field_values` has the grammar of the others.
+    After the dialect's escape character, the next character has no special meaning, within quotes or not.
+    `file_columns` are the names of the file's columns in the file's order; `header` says that the first record contains
+    these names. An unquoted field that equals one of `null_values` is null. `field_values` describes the grammar of the
+    other fields.
     """
 
     file_columns: tuple[str, ...] = ()
@@ -77,11 +77,11 @@ class CsvReader(RowReader):
 
     @property
     def quoting(self) -> Quoting:
-        """The quoting of the dialect."""
+        """The quoting characters of the dialect."""
         return self.dialect.quoting
 
     def without_header(self, block: Block) -> Block:
-        """Skip the file's first record if it is the header, and its byte order mark."""
+        """Skip the file's first record if it is the header, and skip a byte order mark at the start of the file."""
         if block.offset:
             return block
         if self.header:
@@ -91,12 +91,12 @@ class CsvReader(RowReader):
         return replace(block, starts=starts)
 
     def parse(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
-        """Return the rows' values in some of the columns."""
+        """Return the rows' values in the given columns."""
         rows = int(np.count_nonzero(block.starts != block.ends))
-        # The parser skips empty lines, and refuses a text of nothing else.
+        # The parser skips empty lines, and refuses a text that has only empty lines.
         if rows == 0:
             return [pa.array([], arrow_type(column.dataType)) for column in columns]
-        # pyarrow takes the end of the text for the end of the quotes.
+        # pyarrow treats the end of the text as the end of a quoted field.
         if open_end(block.data[int(block.starts[-1]) : int(block.ends[-1])], self.quoting) is not None:
             raise MisfitError
         arrays = self._values(block, columns)
@@ -107,7 +107,10 @@ class CsvReader(RowReader):
         return arrays
 
     def _values(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
-        """Return the values in some of the columns: parsed from text only where pyarrow's parser may be wrong."""
+        """Return the values in the given columns.
+
+        If pyarrow's parser may misread a column, the column is converted from text.
+        """
         types = {column.name: _parsed_type(column.dataType) for column in columns}
         if any(map(pt.is_integer, types.values())) and _has_hexadecimal(block, self.quoting):
             # The parser reads 0xFF in a TINYINT as -1.
@@ -121,14 +124,14 @@ class CsvReader(RowReader):
                 _finished((texts if column.name in odd else table)[column.name], column.dataType) for column in columns
             ]
         except (MisfitError, pa.ArrowInvalid):
-            # The parser does not know all blanks and signs that a type allows.
+            # pyarrow's parser does not know all blanks and signs that the grammar of a type allows.
             texts = self._table(block, {name: _text_type(kind) for name, kind in types.items()})
             return [_finished(texts[column.name], column.dataType) for column in columns]
 
     def _table(self, block: Block, types: Mapping[str, pa.DataType]) -> pa.Table:
-        """Parse some of the columns."""
+        """Parse the columns in `types`, each with its Arrow type."""
         text = self._text(block)
-        # `read_csv` hands over to another thread, which takes longer than parsing a small part of a block.
+        # `read_csv` uses another thread, which takes longer than parsing a small part of a block.
         return arrow_csv.open_csv(
             text,
             read_options=arrow_csv.ReadOptions(
@@ -141,24 +144,24 @@ class CsvReader(RowReader):
                 null_values=self.null_values,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
-                # Each text alone is checked ten times as slowly as the whole block.
+                # pyarrow checks UTF-8 text by text, which is ten times as slow as one check of the whole block.
                 check_utf8=bool(np.frombuffer(block.data, np.uint8, block.length).max() >= 0x80),
             ),
         ).read_all()
 
     def _text(self, block: Block) -> pa.BufferReader:
-        """Return a block's records as text that the parser takes unchanged."""
+        """Return a block's records as text that the parser does not change."""
         text = contents(block)
-        # At the end of the text pyarrow treats an empty field after a quoted one as quoted, too, and so not as null.
+        # After a quoted field, pyarrow treats an empty field at the end of the text as quoted too, and so not as null.
         ended = block.data[block.length - 1] != ord(self.dialect.delimiter)
-        # pyarrow removes a byte order mark from each text, and refuses a part of one.
+        # pyarrow removes a byte order mark from the start of each text, and refuses an incomplete one.
         marked = block.data[int(block.starts[0])] == BYTE_ORDER_MARK[0]
         if ended and not marked:
             return text
         return pa.BufferReader(BYTE_ORDER_MARK * marked + text.read() + b"\n" * (not ended))
 
     def explain(self, record: bytes, error: Exception, line: int) -> str:
-        """Describe which column of a record is extra or missing, which value does not fit, or which quote is not closed."""
+        """Describe why a record does not fit: an extra or missing column, a wrong value, or an open quote."""
         if (problem := described_open_end(record, self.quoting, line)) is not None:
             return problem
         fields = split_record(record, self.dialect)
@@ -172,22 +175,24 @@ class CsvReader(RowReader):
             if not alone.fits(Block.of(record)):
                 place = self.file_columns.index(column.name)
                 type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
-                told = f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
+                message = (
+                    f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
+                )
                 is_text = isinstance(column.dataType, t.StringType)
-                return told if is_utf8(record) or not is_text else f"{told}: {NOT_UTF_8}"
+                return message if is_utf8(record) or not is_text else f"{message}: {NOT_UTF_8}"
         return str(error) if isinstance(error, MisfitError) and str(error) else shown(record.decode("utf-8", "replace"))
 
     def _suspects(self, error: Exception) -> list[t.StructField]:
-        """Return the columns that may have the misfit, starting with the one that the parser names."""
+        """Return the columns that may contain the wrong value, starting with the column that the parser names."""
         named = _COLUMN_NUMBER.match(str(error))
         name = self.file_columns[int(named[1])] if named else None
         return sorted(self.columns.fields, key=lambda column: column.name != name)
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:
-    """Return the type as which the parser reads a column.
+    """Return the Arrow type with which the parser reads a column.
 
-    DECIMALs are read as text: pyarrow's parser overflows on large ones, and reads out of bounds for 1e-2000000000.
+    DECIMALs are read as text: pyarrow's parser overflows on large numbers, and reads out of bounds for 1e-2000000000.
     """
     texts = (t.TimestampType, t.TimestampNTZType, t.DecimalType)
     return pa.string() if isinstance(data_type, texts) else arrow_type(data_type)
@@ -203,9 +208,9 @@ def _finished(values: pa.ChunkedArray, data_type: t.DataType) -> pa.Array:
 
 
 def _has_hexadecimal(block: Block, quoting: Quoting) -> bool:
-    """Whether a block has an x or X after a 0, or after a character that the parser may remove from between them.
+    """Return whether a block has an x or X right after a 0, or after a quote or escape, which the parser may remove.
 
-    A search for texts takes ten times as long as to compare pairs of bytes as numbers.
+    Comparing pairs of bytes as numbers is ten times as fast as searching for each pair.
     """
     begin, end = int(block.starts[0]), block.length
 
@@ -226,10 +231,10 @@ def _has_hexadecimal(block: Block, quoting: Quoting) -> bool:
 
 
 def split_record(record: bytes, dialect: Dialect) -> list[str]:
-    """Return the fields of one record as they are written, without quotes."""
+    """Return the fields of one record as they are written, but without quotes."""
     if not record:
         return []
-    # The parser removes one byte order mark, and counts the columns only of a whole line.
+    # The parser removes one byte order mark, and counts the columns only if the line is complete.
     text = BYTE_ORDER_MARK + record + b"\n"
     reading = {
         "read_options": arrow_csv.ReadOptions(
@@ -244,7 +249,7 @@ def split_record(record: bytes, dialect: Dialect) -> list[str]:
 
 
 def _other_delimiter(fields: Sequence[str]) -> str:
-    """Suggest another delimiter if the fields of a record are one field that contains it."""
+    """Suggest another delimiter if a record has only one field, and that field contains another usual delimiter."""
     if len(fields) != 1:
         return ""
     found = next((value for character, value in _DELIMITERS.items() if character in fields[0]), None)
@@ -252,7 +257,7 @@ def _other_delimiter(fields: Sequence[str]) -> str:
 
 
 def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, declared: bool = True) -> tuple[str, ...]:
-    """Return the names in a file's first record, which must be in the range at its beginning.
+    """Return the names in a file's first record. The record must be complete within the range, which starts with it.
 
     Raises DataError if there is no such record, if a name is empty or duplicated, or, unless the columns are
     `declared`, if the delimiter seems wrong.
@@ -280,9 +285,10 @@ def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, dec
 def match_header(
     path: str, names: Sequence[str], columns: t.StructType, *, ignore_extra: bool = False, ignore_case: bool = False
 ) -> tuple[str, ...]:
-    """Match a file's names with the columns of the schema, which may be in any order.
+    """Return the column of the schema for each name in a file's header. The header may be in any order.
 
-    Raises DataError unless the header has each column of the schema once, and no others unless `ignore_extra`.
+    An extra name in the header becomes a name that the schema does not have. Raises DataError unless the header has
+    each column of the schema once, and no other columns unless `ignore_extra`.
     """
     by_name = {_folded(name, ignore_case=ignore_case): name for name in columns.names}
     matched = [by_name.get(_folded(name, ignore_case=ignore_case)) for name in names]
@@ -297,7 +303,7 @@ def match_header(
             f"The header of the file {path}, line 1, does not fit the schema: {'; '.join(parts)}"
             f"{_other_delimiter(names)}. Correct the file or the property schema, or see header.extra.columns and header.case.sensitive"
         )
-    # A name that is not in the schema may match one in another case.
+    # A name that is not in the schema may still equal a column's name in another case.
     return tuple(match or f"{name} (extra)" for name, match in zip(names, matched, strict=True))
 
 
@@ -306,7 +312,7 @@ def _folded(name: str, *, ignore_case: bool) -> str:
 
 
 def check_csv_columns(columns: t.StructType) -> None:
-    """Raise ConfigError for a type that a field of text cannot hold."""
+    """Raise ConfigError for a type whose values a text field cannot contain."""
     for column in columns:
         if isinstance(column.dataType, t.ArrayType | t.MapType | t.StructType | t.NullType):
             raise ConfigError(

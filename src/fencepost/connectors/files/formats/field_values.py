@@ -1,7 +1,7 @@
-"""The values of columns from their texts: the grammar of CSV's fields, and of the DECIMALs in JSON.
+"""Parses texts into values of columns: the grammar of fields in CSV, and of DECIMALs in JSON.
 
-docs/connectors/file.md has the grammar as a table. A value that its type cannot hold as it is written does not fit:
-nothing wraps around, and only FLOAT and DOUBLE are rounded, to the nearest number that they have.
+docs/connectors/file.md has the grammar as a table. A text is refused if the column's type cannot represent its value as
+written: numbers never wrap around. Only FLOAT and DOUBLE are rounded, to the nearest number of the type.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BOOLEANS: Final = pa.array(["true", "True", "TRUE", "1", "false", "False", "FAL
 _TRUE: Final = 4
 _MOST_DIGITS: Final = 38
 _MOST_OF_EXPONENT: Final = 6
-# The default context rounds to 28 digits.
+# The default decimal context would round to 28 digits.
 _EXACT: Final = Context(prec=2 * _MOST_DIGITS)
 
 
@@ -56,8 +56,8 @@ def parse_texts(texts: pa.Array, data_type: t.DataType) -> pa.Array:
 def exact_decimal(text: str, kind: t.DecimalType) -> Decimal | None:
     """Return a number with the type's scale, or None if the type cannot hold it exactly.
 
-    It has at most 38 digits without leading zeros, including the zeros of its exponent: pyarrow's parser allows no
-    more, and reads out of bounds for more decimal places.
+    The number may have at most 38 digits without leading zeros, including the zeros of its exponent: pyarrow's parser
+    allows no more digits, and reads out of bounds for more decimal places.
     """
     found = _DECIMAL.fullmatch(text)
     if found is None or not found[1] + found[2]:
@@ -140,7 +140,7 @@ _PARSERS: Final[dict[type, _Parser]] = {
 
 
 def is_finite(values: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether values, including nested ones, have no NaN and no infinity."""
+    """Return whether all numbers in the values, including nested values, are finite."""
     if isinstance(values, pa.ChunkedArray):
         return all(map(is_finite, values.chunks))
     if pt.is_struct(values.type):

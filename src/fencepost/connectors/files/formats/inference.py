@@ -1,8 +1,8 @@
 """Infers the columns of CSV and JSON lines from the first MiB of a file, for `schema=infer`.
 
-A column of CSV is BIGINT, DOUBLE, BOOLEAN, DATE or TIMESTAMP if all of its values are, else STRING. Numbers that would
-not be written back unchanged, with a plus, leading zeros or too many digits, are STRING. A field of JSON has JSON's
-type. Rows of the sample that cannot be read are left out: they do not fit any columns.
+A CSV column is BIGINT, DOUBLE, BOOLEAN, DATE or TIMESTAMP if all of its values have that type, else STRING. A column is
+also STRING if its numbers would lose a plus sign, leading zeros or digits. A field of JSON gets the type of its JSON
+values. Rows of the sample that cannot be read are ignored: no choice of columns would make them valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fencepost.connectors.rows.row_types import MisfitError, check_years, ddl_of
 
 _WORD: Final = re.compile(r"\w+")
 _NOT_AS_WRITTEN: Final = r"^[ \t]*(\+|-?0\d)"
-# Before and after the point.
+# Matches 16 digits in a row, with or without a decimal point between them.
 _MANY_DIGITS: Final = r"\d(\.?\d){15}"
 _LONG: Final = range(-(2**63), 2**63)
 _BIG: Final = t.DecimalType(38, 0)
@@ -43,9 +43,11 @@ _BIG: Final = t.DecimalType(38, 0)
 def infer_csv(
     path: str, encoding: str, dialect: Dialect, null_values: Iterable[str], allowed: AllowedPaths, *, header: bool
 ) -> t.StructType | None:
-    """Return the columns of a file, None if it has no row yet. Without a header they are called `_c0`, `_c1` and so on.
+    """Return the columns of a file, None if the file has no row yet.
 
-    Raises DataError if the file cannot be read, or its header is not one.
+    Without a header, the columns are called `_c0`, `_c1` and so on.
+
+    Raises DataError if the file cannot be read, or if its header is invalid.
     """
     head = _sample(path, encoding, dialect.quoting, allowed)
     if not head.data.strip():
@@ -87,12 +89,12 @@ def _table(
             pa.BufferReader(head.data), read_options=read, parse_options=parse, convert_options=convert
         )
     except pa.ArrowInvalid:
-        # Nothing but empty or unreadable lines.
+        # There are only empty or unreadable lines.
         return None
 
 
 def _fits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Return whether all texts are values of a type: pyarrow also accepts 0x10, the year 0 and nanoseconds."""
+    """Return whether all texts are valid values of a type: pyarrow also accepts 0x10, the year 0 and nanoseconds."""
     try:
         check_years(parse_texts(texts.combine_chunks(), _spark(kind)))
     except (MisfitError, pa.ArrowInvalid):
@@ -101,7 +103,7 @@ def _fits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _inexact(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Return whether numbers would not be written back unchanged."""
+    """Return whether numbers would lose a plus sign, leading zeros or digits."""
     if not pt.is_integer(kind) and not pt.is_floating(kind):
         return False
     if pc.any(pc.match_substring_regex(texts, _NOT_AS_WRITTEN), min_count=0).as_py():
@@ -113,7 +115,10 @@ def _inexact(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _is_double(text: str) -> bool:
-    """Return whether a number is written as a DOUBLE is, whose shortest form has up to 17 digits."""
+    """Return whether a number keeps its value if it is converted to DOUBLE, and then to the shortest text.
+
+    The shortest text of a DOUBLE has up to 17 digits.
+    """
     return Decimal(text) == Decimal(repr(float(text)))
 
 
@@ -187,19 +192,19 @@ def _json(values: Iterable[Any], path: str, place: str) -> t.DataType:
 
 
 def _number(text: str) -> float | Decimal:
-    """Return a number with all digits, or as DOUBLE if it is too large or too small for one."""
+    """Return a number as a Decimal with all its digits; as a float if a DOUBLE would be 0 or infinite."""
     number = float(text)
     return Decimal(text) if number and math.isfinite(number) else number
 
 
 def _loses_digits(number: float | Decimal) -> bool:
-    """Return whether a DOUBLE would change a number of JSON. A number that is too large makes the row bad."""
+    """Return whether conversion to DOUBLE would change a JSON number; False for a number beyond the range of DOUBLE."""
     text = str(number)
     return re.search(_MANY_DIGITS, text) is not None and math.isfinite(float(text)) and not _is_double(text)
 
 
 def _sample(path: str, encoding: str, quoting: Quoting | None, allowed: AllowedPaths) -> HeldRange:
-    """Return the complete records at a file's beginning, or the incomplete one if there is none."""
+    """Return the complete records at a file's beginning, or the first, incomplete record if none is complete."""
     name = codecs.lookup(encoding).name
     certain, codec = codec_of(path, name, allowed)
     if not certain:

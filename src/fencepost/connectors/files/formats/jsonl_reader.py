@@ -36,11 +36,12 @@ _LONG_FRACTION: Final = re.compile(rb"\.[0-9]{30}")
 _MINUS: Final = ord("-")
 _LOWER_CASE: Final = 0x20
 _MOST_DIGITS: Final = 38
-# The digits before an exponent, and the preceding character: a UUID has letters there.
+# Matches the digits before an exponent, unless a letter or digit precedes them, as in a UUID.
 _NUMBER: Final = re.compile(rb"(?:^|[^0-9A-Za-z.+-])[+-]?[0-9.]*$")
 _LONGEST: Final = 64
 _ESCAPED: Final = re.compile(rb"\\u00")
-# Halfway between the largest number of the type and the next power of two.
+# The value halfway between the largest number of the type and the next power of two: from here on, numbers round to
+# infinity.
 _TOO_LARGE_FLOAT: Final = 2**128 - 2**103
 _TOO_LARGE_DOUBLE: Final = 2**1024 - 2**970
 _DOUBTFUL: Final = np.frombuffer(b" \tn" + codecs.BOM_UTF8[:1], np.uint8)
@@ -49,16 +50,16 @@ _DOUBTFUL: Final = np.frombuffer(b" \tn" + codecs.BOM_UTF8[:1], np.uint8)
 
 @dataclass(frozen=True)
 class JsonLinesReader(RowReader):
-    """A field that an object does not have is null; one that the schema does not have is an error.
+    """Reads rows of JSON lines. A field that an object lacks is null; a field that the schema lacks is an error.
 
-    Empty lines are skipped. docs/connectors/file.md lists the JSON that each type accepts. `one_of_many` says that the
-    columns are some of those that the objects may have.
+    Empty lines are skipped. docs/connectors/file.md lists the JSON values that each type accepts.
+    `ignores_other_fields` says that the objects may have fields beyond the columns.
     """
 
-    one_of_many: bool = False
+    ignores_other_fields: bool = False
 
     def parse(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
-        """Return the rows' values in some of the columns."""
+        """Return the rows' values in the given columns."""
         rows = _count_filled(block)
         if rows == 0:
             return [pa.array([], arrow_type(column.dataType)) for column in columns]
@@ -69,7 +70,7 @@ class JsonLinesReader(RowReader):
         if table.num_rows != rows:
             raise MisfitError("not one object a line")
         if not all(map(is_finite, table.columns)):
-            # The parser reads a number beyond the type's range as infinity.
+            # pyarrow's parser reads a number beyond the type's range as infinity.
             self._check_lines(block, range(len(block.ends)), columns)
         arrays = [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
         for array in arrays:
@@ -81,12 +82,13 @@ class JsonLinesReader(RowReader):
             contents(block),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(1, block.length)),
             parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema(types), unexpected_field_behavior="ignore" if self.one_of_many else "error"
+                explicit_schema=pa.schema(types),
+                unexpected_field_behavior="ignore" if self.ignores_other_fields else "error",
             ),
         )
 
     def _check_lines(self, block: Block, lines: Iterable[int], columns: Sequence[t.StructField]) -> None:
-        """Raise MisfitError for a line with a number that its type cannot hold as it is written."""
+        """Raise MisfitError for a line with a number that the type of its column cannot hold as written."""
         row_type = t.StructType(list(columns))
         for line in lines:
             text = bytes(block.data[block.starts[line] : block.ends[line]]).removeprefix(codecs.BOM_UTF8)
@@ -115,12 +117,12 @@ class JsonLinesReader(RowReader):
         return str(error) if isinstance(error, MisfitError) and str(error) else shown(row)
 
     def _fits_alone(self, column: t.StructField, record: bytes) -> bool:
-        alone = replace(self, columns=t.StructType([column]), record=RecordColumns(), one_of_many=True)
+        alone = replace(self, columns=t.StructType([column]), record=RecordColumns(), ignores_other_fields=True)
         return alone.fits(Block.of(record))
 
 
 def _misfit(column: t.StructField, record: bytes, row: dict[str, Any]) -> str:
-    """Return why a line does not fit a column."""
+    """Return why a line does not fit a column's type."""
     if not is_utf8(record):
         return NOT_UTF_8
     if (name := _name_twice(record)) is not None:
@@ -130,7 +132,7 @@ def _misfit(column: t.StructField, record: bytes, row: dict[str, Any]) -> str:
 
 
 def _name_twice(record: bytes) -> str | None:
-    """Return a name that occurs twice in one object, at any depth."""
+    """Return a name that one object has twice, at any depth; None without duplicates."""
     found: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> None:
@@ -142,7 +144,7 @@ def _name_twice(record: bytes) -> str | None:
 
 
 class _Written(float):
-    """A number that is displayed as it is written."""
+    """A number that keeps its text from the file."""
 
     def __new__(cls, text: str) -> Self:
         """Keep the text."""
@@ -160,24 +162,24 @@ class _Written(float):
 
 
 def _rounds_to_float(number: int | _Written) -> bool:
-    """Return whether a number rounds to a FLOAT, although its DOUBLE is halfway to a larger one."""
+    """Return whether a number is below _TOO_LARGE_FLOAT as written, although it equals _TOO_LARGE_FLOAT as a DOUBLE."""
     return abs(number) == _TOO_LARGE_FLOAT and Decimal(str(number)).copy_abs() < _TOO_LARGE_FLOAT
 
 
 def _odd_decimals(block: Block) -> list[int]:
-    """Return the lines that may have a DECIMAL with more than 38 digits after its point, and some others.
+    """Return all lines that have a DECIMAL with more than 38 digits after the decimal point, and maybe further lines.
 
     pyarrow's parser reads out of bounds for such a number: 1e-2000000000 kills the process.
     """
     begin = int(block.starts[0])
     data = np.frombuffer(block.data, np.uint8)
     minus = begin + 1 + np.flatnonzero(data[begin + 1 : block.length] == _MINUS)
-    # PADDING follows the last record.
+    # Reading two bytes further is safe: PADDING follows the last record.
     small = (data[minus - 1] | _LOWER_CASE == ord("e")) & _is_digit(data[minus + 1]) & _is_digit(data[minus + 2])
     found = [
         *(at for at in minus[small].tolist() if _NUMBER.search(block.data[max(begin, at - _LONGEST) : at - 1])),
         *(match.start() for match in _LONG_FRACTION.finditer(block.data, begin, block.length)),
-        # A text may have any of its characters escaped like this.
+        # In a JSON string, any character may be escaped like this.
         *(match.start() for match in _ESCAPED.finditer(block.data, begin, block.length)),
     ]
     return sorted(set(np.searchsorted(block.ends, found).tolist()))
@@ -198,7 +200,7 @@ def _has_decimal(data_type: t.DataType) -> bool:
 
 
 def _holds(data_type: t.DataType, value: Any) -> bool:
-    """Return whether DECIMAL, FLOAT and DOUBLE can hold the numbers in a value.
+    """Return whether each number in a value fits its DECIMAL, FLOAT or DOUBLE type in `data_type`.
 
     Values that are not numbers are ignored.
     """
@@ -223,7 +225,8 @@ def _count_filled(block: Block) -> int:
     Raises MisfitError for a line that begins with null: pyarrow's parser accepts it as a row, or reads out of bounds.
     """
     lengths = block.ends - block.starts
-    # An object has at least two characters; only a line that is shorter, or begins with a blank, can be blank.
+    # A line can only be blank, or begin with null, if it is empty or if its first byte is one of _DOUBTFUL. All other
+    # lines need no closer check.
     first = np.frombuffer(block.data, np.uint8)[block.starts]
     doubtful = np.flatnonzero((lengths == 0) | np.isin(first, _DOUBTFUL))
     blank = 0
@@ -244,10 +247,10 @@ def _check_utf8(block: Block) -> None:
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:
-    """Return the type as which the parser reads a column before it is cast to the column's type.
+    """Return the Arrow type with which the parser reads a column, before the values are cast to the column's type.
 
-    The parser misreads local times with a zone, and overflows on DECIMALs of 128 bits. Those of 256 bits hold all
-    numbers of 38 digits, with all zeros of the scale.
+    The parser misreads local times that have a time zone, and overflows on DECIMALs of 128 bits. DECIMALs of 256 bits
+    hold all numbers of 38 digits, also with the zeros that the scale adds.
     """
     match data_type:
         case t.DateType() | t.TimestampNTZType():
@@ -263,7 +266,7 @@ def _parsed_type(data_type: t.DataType) -> pa.DataType:
 
 
 def check_json_columns(columns: t.StructType) -> None:
-    """Raise ConfigError for a type that is not read from JSON."""
+    """Raise ConfigError for a type that cannot be read from JSON."""
     for column in columns:
         _check_type(column.name, column.dataType)
 

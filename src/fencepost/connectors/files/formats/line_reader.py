@@ -14,7 +14,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.files.content.held import HeldGroup, HeldRange, line_at, open_range
 from fencepost.connectors.files.content.ranges import Block, FileRange, read_blocks
 
-_INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes
+_INLINE: Final = 12  # a string view stores shorter strings inline: length, 12 bytes
 _INLINE_WORDS: Final = np.arange(0, _INLINE, 4)
 _INLINE_MASKS: Final = np.frombuffer(
     b"".join(b"\xff" * length + b"\0" * (_INLINE - length) for length in range(_INLINE + 1)), "<i4"
@@ -22,12 +22,12 @@ _INLINE_MASKS: Final = np.frombuffer(
 
 
 FEW_BYTES: Final = 4_096
-"""The size up to which a part in memory is taken line by line: less than what the arrays cost otherwise."""
+"""Up to this size a part in memory is read line by line, which is then faster than creating arrays for it."""
 
 
 @dataclass(frozen=True)
 class LineReader:
-    """An ArrowReader of lines, in batches of about one MiB. Its splits are FileRanges that end where a line does.
+    """An ArrowReader of lines, in batches of about one MiB. Its splits are FileRanges that end at the end of a line.
 
     Text is decoded as UTF-8; invalid bytes become U+FFFD, as in Java.
     """
@@ -36,7 +36,7 @@ class LineReader:
     allowed: AllowedPaths = ANYWHERE
 
     def read(self, split: FileRange | HeldGroup) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of a part of a file, or of parts of several, without their terminators."""
+        """Yield the lines of a part of a file, or of a group of parts of several files, without line terminators."""
         if isinstance(split, HeldGroup):
             split = split.whole()
         if isinstance(split, HeldRange) and split.size <= FEW_BYTES:
@@ -47,7 +47,10 @@ class LineReader:
                 yield pa.record_batch([lines(block)], names=["value"])
 
     def place(self, split: FileRange | HeldGroup, row: int) -> dict[str, str]:
-        """Return where a line of a split is, by its number from 0. Raises DataError for one beyond the split."""
+        """Return the place of a line of a split, given the line's number from 0.
+
+        Raises DataError for a line beyond the split.
+        """
         if isinstance(split, HeldGroup):
             split, row = split.part_of(row, self)
         with open_range(split, self.allowed) as file:
@@ -61,9 +64,9 @@ class LineReader:
 
 
 def lines(block: Block) -> pa.Array:
-    """Return a block's lines as a `string` array with its own memory."""
+    """Return a block's lines as a `string` array that has its own memory."""
     lengths = block.ends - block.starts
-    # The four bytes from each position of the block, as one number.
+    # words[i] is the number whose four bytes start at position i of the block.
     words = np.ndarray(len(block.data) - 3, "<i4", block.data, strides=(1,))
     views = np.empty((len(lengths), 4), np.int32)
     views[:, 0] = lengths

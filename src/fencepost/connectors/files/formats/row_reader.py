@@ -1,4 +1,4 @@
-"""The base class of the readers of typed rows: from blocks of a file to records, with errors that name the row."""
+"""The base class of the readers of typed rows: converts blocks of a file to records, with errors that name the row."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError, arrow_type
 
 _BLOCK_BYTES: Final = 4 << 20
-"""The size of one read: reading, transforms and converters make some calls for each column of a block, however small it is."""
+"""The number of bytes of one read.
+
+Reading, transforms and converters make some calls for each column of a block, however small the block is.
+"""
 
 NOT_UTF_8: Final = "it is not UTF-8: set the property encoding to the file's"
 
 
 @dataclass(frozen=True)
 class RowReader:
-    """A TolerantReader of typed rows. Its splits are FileRanges that end where a record does.
+    """A TolerantReader of typed rows. Its splits are FileRanges that end at the end of a record.
 
-    `columns` are the rows' columns in the order of the value's fields, `record` maps columns to the parts of the
-    record. `allowed` restricts the files that may be read.
+    `columns` are the rows' columns in the order of the value's fields; `record` maps columns to the parts of the
+    record. `allowed` restricts which files may be read.
 
-    NOT NULL is checked for columns, not for the fields inside them.
+    NOT NULL is checked for columns, but not for nested fields.
     """
 
     columns: StructType
@@ -42,16 +45,16 @@ class RowReader:
 
     @property
     def quoting(self) -> Quoting | None:
-        """Which line ends may be part of a record."""
+        """The quoting that decides which line ends may be part of a record; None if each line end ends a record."""
         return None
 
     @property
     def schema(self) -> str:
-        """A struct `value`, and the columns that `record` makes."""
+        """A struct `value`, and the columns that `record` defines."""
         return self.record.ddl(self.columns)
 
     def read(self, split: FileRange | HeldGroup) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part of a file, or of parts of several.
+        """Yield the rows of a part of a file, or of a group of parts of several files.
 
         Raises DataError with the file, line and column of a value that does not fit.
         """
@@ -62,7 +65,7 @@ class RowReader:
             yield self._records(split, block)
 
     def read_tolerant(self, split: FileRange | HeldGroup) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield rows as `read`, and the records that are not rows, with file, position and line."""
+        """Yield rows as `read` does. Also yield the records that are not valid rows, with file, position and line."""
         if isinstance(split, HeldGroup):
             found = [found for part in split.parts for found in self.read_tolerant(part)]
             yield from (refused for refused in found if isinstance(refused, list))
@@ -75,12 +78,15 @@ class RowReader:
             yield batch
 
     def place(self, split: FileRange | HeldGroup, row: int) -> dict[str, str]:
-        """Return where a row of a split is, by its number from 0. Raises DataError as `read`, and for a row beyond the split."""
+        """Return the place of a row of a split, given the row's number from 0.
+
+        Raises DataError as `read` does, and for a row beyond the split.
+        """
         if isinstance(split, HeldGroup):
             split, row = split.part_of(row, self)
         for block in self._blocks(split):
             if row < (rows := self._of(block).num_rows):
-                # Empty lines make no row.
+                # Empty lines are not rows, so the row's number may differ from the record's index.
                 index = bisect_right(
                     range(len(block.ends)),
                     row,
@@ -91,21 +97,22 @@ class RowReader:
         raise DataError(f"The file {split.path} has fewer rows than before")
 
     def without_header(self, block: Block) -> Block:
-        """Return the block without records that are not rows."""
+        """Return the block without its header and a byte order mark, if the format has them."""
         return block
 
     @abstractmethod
     def parse(self, block: Block, columns: Sequence[StructField]) -> list[pa.Array]:
-        """Return the rows' values in some of the columns.
+        """Return the rows' values in the given columns.
 
-        Raises MisfitError or pyarrow.ArrowInvalid if a row does not fit. Must not keep memory of the block.
+        Raises MisfitError or pyarrow.ArrowInvalid if a row does not fit. The result must not refer to the block's
+        memory.
         """
 
     @abstractmethod
     def explain(self, record: bytes, error: Exception, line: int) -> str:
-        """Describe why a record does not fit, beginning with the column if only one is wrong.
+        """Describe why a record does not fit, beginning with the column if only one column is wrong.
 
-        `error` is the error of reading the record alone, `line` the number of its first line.
+        `error` is the error from reading the record alone; `line` is the number of the record's first line.
         """
 
     def _blocks(self, split: FileRange) -> Iterator[Block]:
@@ -137,7 +144,7 @@ class RowReader:
     ) -> Iterator[tuple[int, int, pa.RecordBatch | Exception]]:
         """Yield a block's records in order: ranges of valid rows, or one invalid record with its error.
 
-        `known` says that some records are known to be invalid.
+        `known` says that the range from `first` to `last` certainly has an invalid record.
         """
         if not known or last - first == 1:
             try:
@@ -198,7 +205,7 @@ class RowReader:
 
 
 def some_records(block: Block, first: int, last: int) -> Block:
-    """Return a block's records from `first` to `last`, at least one unless the block has none."""
+    """Return a block's records from `first` to before `last`. A block without records is returned unchanged."""
     if first == last:
         return block
     starts, ends = block.starts[first:last], block.ends[first:last]
@@ -206,7 +213,7 @@ def some_records(block: Block, first: int, last: int) -> Block:
 
 
 def record_bytes(block: Block) -> memoryview:
-    """Return the bytes of a block's records, without those before the first one."""
+    """Return the bytes of a block's records, without the bytes before the first record."""
     begin = int(block.starts[0]) if len(block.starts) else block.length
     return memoryview(block.data)[begin : block.length]
 
@@ -217,7 +224,7 @@ def contents(block: Block) -> pa.BufferReader:
 
 
 def is_utf8(record: bytes) -> bool:
-    """Return whether a record is UTF-8."""
+    """Return whether a record is valid UTF-8."""
     try:
         record.decode()
     except UnicodeDecodeError:
@@ -226,6 +233,6 @@ def is_utf8(record: bytes) -> bool:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return a value as text for a message, shortened if it is long."""
+    """Return a value as text for an error message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."

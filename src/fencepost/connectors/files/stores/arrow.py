@@ -1,7 +1,7 @@
-"""Stores that pyarrow talks to: S3 and servers that speak its protocol, Google Cloud Storage, Azure.
+"""Object stores that pyarrow can access: S3 and servers with the same protocol, Google Cloud Storage, Azure.
 
-Credentials, region and the address of a server other than Amazon's, Google's or Microsoft's come from the environment
-of the process, as for their own programs.
+The credentials, the region, and the address of a server that is not Amazon's, Google's or Microsoft's come from the
+environment of the process. The variables are the same as for these companies' own programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from fencepost.connectors.files.stores.store import Store, StoredObject
 CONNECTION: Final = "AZURE_STORAGE_CONNECTION_STRING"
 
 _GOOGLE_RETRIES: Final = timedelta(seconds=5)
-"""How long Google's client retries; its default is a quarter of an hour. A poll that fails is retried."""
+"""How long Google's client retries; by default it retries for a quarter of an hour.
+
+A poll that fails is retried anyway.
+"""
 
 _AZURE_HOST: Final = re.compile(r"([^@]+)@([^@.]+)\.dfs\.([^@]+)")
 
@@ -64,7 +67,7 @@ class _ArrowStore(Store):
         try:
             return bool(self._files.get_file_info(self._bucket).type == fs.FileType.NotFound)
         except OSError:
-            # This needs a separate permission, which a principal that may list objects need not have.
+            # This call needs its own permission. Some principals may list objects, but lack this permission.
             return False
 
     def open(self, path: str) -> StoredObject:
@@ -74,7 +77,7 @@ class _ArrowStore(Store):
         return _identity(self._files.open_input_file(f"{self._bucket}/{path}"))
 
 
-# pyarrow reports the kind of an error only in its text.
+# pyarrow shows the kind of an error only in the error's text.
 class S3Store(_ArrowStore):
     """A bucket of S3."""
 
@@ -101,7 +104,7 @@ class GoogleStore(_ArrowStore):
 class AzureStore(_ArrowStore):
     """A container of Azure Blob Storage or Data Lake Storage. Raises ConfigError for an invalid host."""
 
-    # Without a code, the server gave no answer.
+    # An error without a status code means that the server did not answer.
     passing = re.compile(r"Azure Error: (\[[^\]]*\] (429|5\d\d)|\[\] (?!4))")
     rights = f"{CONNECTION}, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET for example"
 
@@ -124,7 +127,7 @@ class _AzureObject(_ArrowObject):
 
 
 def azure_parts(host: str) -> tuple[str, str, str]:
-    """Return container, account and domain of the host in a URL. Raises ConfigError if it has another form."""
+    """Return container, account and domain from the host in a URL. Raises ConfigError if the host has another form."""
     match = _AZURE_HOST.fullmatch(host)
     if match is None:
         raise ConfigError(
@@ -164,7 +167,7 @@ def _azure(account: str, domain: str, connection: str) -> Any:
     scheme, _, rest = given.get("BlobEndpoint", "").rpartition("://")
     server = rest.partition("/")[0]
     if given.get("AccountName", server.partition(".")[0]) != account:
-        # The host names another account than the environment: use the credentials of Azure's own programs.
+        # The host names an account other than the environment's: use the credentials of Azure's own programs.
         given, server = {}, ""
     signature = given.get("SharedAccessSignature", "").lstrip("?")
     emulated = bool(server) and not server.startswith(f"{account}.")

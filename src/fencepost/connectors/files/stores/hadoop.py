@@ -1,10 +1,11 @@
-"""Files of HDFS, read by hdfs-native, which speaks to name nodes and data nodes as Hadoop's own client does.
+"""Files of HDFS, read by hdfs-native, which talks to name nodes and data nodes as Hadoop's own client does.
 
-The host of a URL is a name node with its port, a name service, or empty for the one of `fs.defaultFS`. Name services
-and everything else come from core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR, or in etc/hadoop of HADOOP_HOME.
+The host in a URL is a name node with its port, a name service, or empty: then `fs.defaultFS` is used. Name services
+and all other settings come from core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR, or in etc/hadoop of HADOOP_HOME.
 
-While a file is being written, its readers see only whole blocks, or nothing, and what its writer has flushed. The
-client does not show whether a file is closed, so a file that may still be written is waited for.
+While a file is being written, its length counts only complete blocks, or is 0. Its readers also see the bytes that its
+writer has flushed. The client does not show whether a file is closed, so files that may still be open for writing are
+not read yet.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ except ImportError:
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
 
-# By default the client retries for three minutes. A poll that fails is retried.
+# By default hdfs-native retries for three minutes. A poll that fails is retried anyway.
 _TRIES: Final = {"dfs.client.failover.max.attempts": "3"}
 
 _LONGEST_WRITE_SECONDS: Final = 3_600.0
-"""The time after its last change during which a file of whole blocks may still be written.
+"""For this time after its last change, a file of complete blocks may still be open for writing.
 
-After that a name node takes the lease of a silent writer.
+After that time a name node revokes the lease of a writer that is silent.
 """
 
 
@@ -58,9 +59,12 @@ class _HadoopFile(StoredObject):
 
 
 class HadoopStore(Store):
-    """A file system. Raises ConfigError if hdfs-native is not installed, or no name node is known for the host."""
+    """An HDFS file system.
 
-    # Errors of the network, of data nodes, and of name nodes that are starting.
+    Raises ConfigError if hdfs-native is not installed, or if the host names no known name node.
+    """
+
+    # These are errors of the network, of data nodes, and of name nodes that are starting.
     passing = re.compile(
         r"still written|\(os error \d+\)|failed to lookup|timed ?out|elapsed|\beof\b|DataTransferError|(SafeMode|Standby|Retriable)Exception",
         re.IGNORECASE,
@@ -93,7 +97,8 @@ class HadoopStore(Store):
             return
 
     def open(self, path: str) -> StoredObject:  # noqa: D102
-        # Requested first, so that a file that replaces it meanwhile is not mistaken for it.
+        # The status is requested before the file is opened. Otherwise the identity could belong to a file that has
+        # replaced the opened one.
         status = self._client.get_file_info(f"/{path}")
         file = _HadoopFile(self._client.read(f"/{path}"), _identity(status))
         if _may_be_open(status) or file.size != status.length:

@@ -1,12 +1,12 @@
-"""Objects of S3, of servers that speak its protocol, of Google Cloud Storage and Azure, and files of HDFS, by URL.
+"""Objects by URL: in S3, in servers with the same protocol, in Google Cloud Storage and Azure; and files of HDFS.
 
     s3://bucket/key    s3a://bucket/key    gs://bucket/key    abfss://container@account.dfs.core.windows.net/key
     hdfs://host:port/path
 
-Credentials and the address of the server come from the environment of the process, on each Spark executor as well: see
-`arrow_stores` and `hadoop_store`.
+Credentials and the address of the server come from the environment of the process, also on each Spark executor: see
+`stores.arrow` and `stores.hadoop`.
 
-An object is never changed, but it may be replaced: `check_unchanged` compares its ETag, generation or time of change
+An object is never changed, but it may be replaced: `check_unchanged` compares its ETag, generation or modification time
 before any of its data is returned.
 """
 
@@ -42,7 +42,10 @@ _READ_AHEAD: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ObjectUrl:
-    """The parts of a URL. The host is a server, or the name of a bucket; `path` begins after the next /."""
+    """The parts of a URL.
+
+    `host` is a server, or the name of a bucket; `path` begins after the / that follows the host.
+    """
 
     scheme: str
     host: str
@@ -50,22 +53,22 @@ class ObjectUrl:
 
     @classmethod
     def of(cls, url: str) -> ObjectUrl:
-        """Return the parts. Raises ValueError for anything but the URL of an object."""
+        """Return the parts of a URL. Raises ValueError if it is not the URL of an object."""
         match = _URL.fullmatch(url)
         if match is None:
             raise ValueError(url)
         return cls(match[1], match[2], match[3] or "")
 
     def at(self, path: str) -> str:
-        """Return the URL of another path."""
+        """Return the URL of another path in the same store."""
         return f"{self.scheme}://{self.host}/{path}"
 
     def store(self) -> Store:
-        """Return the store that reads it. Raises ConfigError as `check`."""
+        """Return the store of the object. Raises ConfigError as `check` does."""
         return _STORES[self.scheme.lower()](self.host)
 
     def check(self) -> None:
-        """Raise ConfigError if the URL is invalid, or the library for it is not installed."""
+        """Raise ConfigError if the URL is invalid, or if the library for its store is not installed."""
         scheme = self.scheme.lower()
         if scheme == "hdfs":
             self.store()
@@ -76,50 +79,51 @@ class ObjectUrl:
 
 
 def is_object(path: str) -> bool:
-    """Return whether a path is the URL of an object, or a pattern of them."""
+    """Return whether a path is the URL of an object, or a pattern of such URLs."""
     return _URL.fullmatch(path) is not None
 
 
 @contextmanager
-def _told(url: str, store: Store) -> Iterator[None]:
-    """Raise RetriableError for errors that may pass, DataError for other errors, and FileNotFoundError unchanged."""
+def _translated_errors(url: str, store: Store) -> Iterator[None]:
+    """Raise RetriableError for errors that may be temporary, DataError for others, and FileNotFoundError unchanged."""
     try:
         yield
     except FileNotFoundError:
         raise
-    # hdfs-native raises RuntimeError.
+    # hdfs-native raises RuntimeError for its errors.
     except (OSError, RuntimeError, pa.ArrowException) as error:
         if store.passing.search(str(error)):
-            raise RetriableError(f"The server of {url} does not answer as it should: {_told_in(error)}") from error
+            raise RetriableError(f"The server of {url} does not answer as it should: {_message_of(error)}") from error
         raise DataError(
-            f"{url} cannot be read: {_told_in(error)}. Give the worker and each Spark executor the right to, by {store.rights}"
+            f"{url} cannot be read: {_message_of(error)}. Give the worker and each Spark executor the right to read it, by {store.rights}"
         ) from error
 
 
-def _told_in(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return the message of an error, without a server's stack trace or request id."""
     return re.split(r"\\n|\n", str(error))[0]
 
 
 def size_and_time(url: str) -> tuple[int, float] | None:
-    """Return an object's size, and its last change in seconds since 1970; None if it does not exist.
+    """Return an object's size, and its modification time in seconds since 1970; None if the object does not exist.
 
     Raises DataError, or RetriableError if the server does not answer.
     """
     parts = ObjectUrl.of(url)
     store = parts.store()
-    with _told(url, store):
+    with _translated_errors(url, store):
         return store.status(parts.path)
 
 
 def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
-    """Return the URLs of the objects in a directory, with the times of their last changes.
+    """Return the URLs of the objects in a directory, with their modification times.
 
-    Raises as `size_and_time`, and DataError if the bucket does not exist: a listing would only look empty.
+    Raises the errors of `size_and_time`, and DataError if the bucket does not exist: its listing would only be
+    empty.
     """
     parts = ObjectUrl.of(prefix)
     store = parts.store()
-    with _told(prefix, store):
+    with _translated_errors(prefix, store):
         found = {parts.at(path): at for path, at in store.below(parts.path, recursive=recursive)}
         missing = not found and store.is_missing()
     if missing:
@@ -128,9 +132,9 @@ def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
 
 
 class ObjectFile(io.RawIOBase):
-    """An object, open for reading: the methods of FileIO that readers use.
+    """An object that is open for reading, with the methods of FileIO that readers use.
 
-    Raises FileNotFoundError, and as `size_and_time`.
+    Raises FileNotFoundError, and the same errors as `size_and_time`.
     """
 
     def __init__(self, url: str) -> None:
@@ -139,7 +143,7 @@ class ObjectFile(io.RawIOBase):
         parts = ObjectUrl.of(url)
         self._path = parts.path
         self._store = parts.store()
-        with _told(url, self._store):
+        with _translated_errors(url, self._store):
             self._file = self._store.open(self._path)
         self.size = self._file.size
         self.identity = self._file.identity
@@ -148,25 +152,25 @@ class ObjectFile(io.RawIOBase):
         self._ahead_at = 0
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position."""
+        """Move to a position, and return it."""
         origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         self._position = max(0, origin + position)
         return self._position
 
     def tell(self) -> int:
-        """Return the position."""
+        """Return the current position in the object, in bytes."""
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read at the position; 0 at the end."""
+        """Read into a buffer, from the current position; return the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         data = self.read_at(len(view), self._position)
         view[: len(data)] = data
@@ -174,7 +178,10 @@ class ObjectFile(io.RawIOBase):
         return len(data)
 
     def read_at(self, count: int, position: int) -> bytes:
-        """Return the bytes at a position, fewer at the end. A request asks for some MiB, which are kept."""
+        """Return the bytes at a position, fewer at the end of the object.
+
+        A request reads at least 4 MiB, and keeps them.
+        """
         count = max(0, min(count, self.size - position))
         begin = position - self._ahead_at
         if count and (begin < 0 or begin + count > len(self._ahead)):
@@ -184,7 +191,7 @@ class ObjectFile(io.RawIOBase):
 
     def _read_at(self, count: int, position: int) -> bytes:
         try:
-            with _told(self.url, self._store):
+            with _translated_errors(self.url, self._store):
                 return self._file.read_at(count, position)
         except FileNotFoundError:
             raise self._replaced() from None
@@ -196,9 +203,9 @@ class ObjectFile(io.RawIOBase):
 
     def check_unchanged(self) -> None:
         """Raise DataError if another object has replaced this one."""
-        # The environment may name another server by now.
+        # The store is opened anew, because the environment may name another server now.
         store = ObjectUrl.of(self.url).store()
-        with _told(self.url, store):
+        with _translated_errors(self.url, store):
             try:
                 found = store.identity(self._path)
             except FileNotFoundError:
@@ -214,7 +221,7 @@ class ObjectFile(io.RawIOBase):
 
 
 def check_unchanged(file: Any) -> None:
-    """Raise DataError if an open file is an object that was replaced."""
+    """Raise DataError if an open file is an object that has been replaced."""
     if isinstance(file, ObjectFile):
         file.check_unchanged()
 

@@ -1,13 +1,14 @@
-"""Columns in PostgreSQL's binary format: which types have a form here, and decoding them for a block of rows.
+"""Columns in PostgreSQL's binary format: which types can be transferred in it, and how a block of rows is decoded.
 
-For the server the binary format takes two thirds of the CPU time of text, and here a third. It is used for large reads
-if every column has a form below; values of other types, such as arrays, are only read as text. A row is a count of
-fields (int16) and then each field: its length (int32, -1 for null) and its bytes, in network order. The first field is
-a null that is not part of the row; it marks the start of a row, at the lowest cost for the server.
+Compared with text, the binary format takes two thirds of the CPU time in the server, and one third in the reader. It is
+used for large reads if every column has one of the forms below; values of other types, such as arrays, are only read as
+text. A row is the number of its fields (int16) and then each field: its length (int32, -1 for null) and its bytes, in
+network byte order. The first field is a null that is not part of the row: it marks the start of a row, at the lowest
+cost for the server.
 
-numeric     count of digits, weight, sign, scale (int16 each), and the digits of base 10,000 (int16 each): the first
-            one counts 10,000 ** weight
-timestamp   microseconds since 2000; date: days since then; the ends of the range are infinity
+numeric     number of digits, weight, sign, scale (int16 each), and the digits to base 10,000 (int16 each): the first
+            digit is multiplied by 10,000 ** weight
+timestamp   microseconds since 2000; date: days since 2000; the ends of the value range stand for infinity
 
 https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
 """
@@ -33,13 +34,13 @@ from fencepost.connectors.rows.row_types import arrow_type
 _COUNT: Final = 2
 _LENGTH: Final = 4
 _WINDOW: Final = 20
-"""A field's length and its first 16 bytes, which are copied together: most values are not longer.
+"""The size of a window: a field's length and its first 16 bytes, which are copied together. Most values are not longer.
 
 Numpy copies parts of this size twice as fast as parts of 4, 8 or 16 bytes, which it treats specially.
 """
 
 _LONGEST_NUMBER: Final = 18
-"""The digits that always fit into 64 bits."""
+"""The number of decimal digits that always fit into 64 bits."""
 
 _NUMERIC_HEADER: Final = 8
 _NEGATIVE: Final = 0x4000
@@ -48,15 +49,16 @@ _SPECIAL: Final = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _BASE_DIGITS: Final = 4
 _DIGITS_OF_A_WORD: Final = 4
 _FIRST_DIGITS: Final = np.array([0, 0xFFFF << 48, 0xFFFFFFFF << 32, 0xFFFFFFFFFFFF << 16, (1 << 64) - 1], np.uint64)
-"""Masks that keep the first digits of a word of four, by the number of digits that exist."""
+"""Masks for a 64-bit word of four digits to base 10,000: the mask at index n keeps the first n digits."""
 
 _FACTORS: Final = [
     np.array([0 if beyond else 1, *(10 ** min(4 * place - beyond, _LONGEST_NUMBER) for place in range(1, 6))], np.int64)
     for beyond in range(_BASE_DIGITS)
 ]
-"""The weight of a digit by its place, for each number of decimal places that exceed the scale.
+"""The weights of digits to base 10,000, as `_FACTORS[beyond][place]`.
 
-That digit is divided instead, if there are such places.
+`beyond` is the number of decimal places, up to three, that the last digit has beyond the scale. Such a digit has place
+0 and weight 0, because it is divided instead.
 """
 
 _DAYS_TO_2000: Final = 10_957
@@ -70,9 +72,10 @@ _UUID_BYTES, _UUID_LENGTH = 16, 36
 
 @dataclass(frozen=True, slots=True)
 class BinaryField:
-    """One field of the rows of a block: where its bytes start and end, and which are not null, None for all.
+    """One field of the rows of a block: where its bytes start and end in each row, and whether it is not null.
 
-    `windows` has a window for each field; the data continues for a window's length after the last one.
+    `valid` is None if no value is null. `windows` has a window for each row. `data` continues after the last row for at
+    least the length of a window.
     """
 
     data: bytearray
@@ -82,14 +85,14 @@ class BinaryField:
     valid: NDArray[np.bool_] | None
 
     def numbers(self, kind: str, offset: int = 0) -> NDArray[Any]:
-        """Return the numbers at an offset in each value, in native byte order; nulls give arbitrary ones."""
+        """Return the number at an offset in each row's value, in native byte order; for nulls, arbitrary numbers."""
         windows, begin = self.windows, _LENGTH + offset
         if begin + np.dtype(kind).itemsize > _WINDOW:
             windows, begin = windows_at(self.data, self.starts + offset), 0
         return numbers_of(windows, begin, kind)
 
     def array(self, kind: pa.DataType, numbers: NDArray[Any]) -> pa.Array:
-        """Return numbers, as they lie in memory, as an Arrow array with the nulls of the field."""
+        """Return the memory of `numbers` as an Arrow array of the type `kind`, with the nulls of the field."""
         return pa.Array.from_buffers(
             kind, len(self.starts), [self.bitmap(), pa.py_buffer(np.ascontiguousarray(numbers))]
         )
@@ -99,13 +102,13 @@ class BinaryField:
         return None if self.valid is None else pa.py_buffer(np.packbits(self.valid, bitorder="little"))
 
     def first(self, found: NDArray[np.bool_]) -> int | None:
-        """Return the first of the given rows that is not null."""
+        """Return the index of the first non-null row that `found` marks; None without such a row."""
         rows = np.flatnonzero(found if self.valid is None else found & self.valid)
         return int(rows[0]) if len(rows) else None
 
 
 class UnusualError(Exception):
-    """A value that the column's type cannot represent, as PostgreSQL writes it."""
+    """The column's type cannot represent a value. The argument is the value as PostgreSQL writes it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -116,14 +119,20 @@ Decode = Callable[[BinaryField, t.DataType], pa.Array]
 
 
 def windows_at(data: bytearray, positions: Positions) -> NDArray[np.void]:
-    """Return the windows at any positions of a block. Positions beyond its last window are arbitrary."""
+    """Return the windows at these positions of a block.
+
+    For positions beyond the last window, the result is arbitrary.
+    """
     last = len(data) - _WINDOW
     found: NDArray[np.void] = np.ndarray((last + 1,), f"V{_WINDOW}", data, 0, (1,))[np.minimum(positions, last)]
     return found
 
 
 def numbers_of(windows: NDArray[np.void], offset: int, kind: str) -> NDArray[Any]:
-    """Return the numbers of a dtype, such as `>i4`, in windows, in native byte order."""
+    """Return the number at an offset in each window.
+
+    `kind` is the dtype of the numbers, such as `>i4`; the result has native byte order.
+    """
     found: NDArray[Any] = np.ndarray(len(windows), kind, windows, offset, (_WINDOW,))
     return found.astype(kind.replace(">", "="))
 
@@ -173,7 +182,7 @@ def _refuse_infinity(field: BinaryField, numbers: NDArray[Any]) -> None:
 
 
 def _moment_text(since_2000: int) -> str:
-    """Return a moment after 2000 as PostgreSQL writes it in UTC, in any year."""
+    """Return a timestamp as PostgreSQL writes it in UTC. `since_2000` is in microseconds; any year is possible."""
     seconds, fraction = divmod(since_2000, 1_000_000)
     days, second = divmod(seconds, 86_400)
     cycles, day = divmod(days, _DAYS_IN_400_YEARS)
@@ -185,7 +194,7 @@ def _moment_text(since_2000: int) -> str:
 
 
 def _numeric(field: BinaryField, becomes: t.DataType) -> pa.Array:
-    """Numbers of at most 18 digits, as decimals or whole numbers."""
+    """Decode numbers of at most 18 digits, as decimals or whole numbers."""
     scale = becomes.scale if isinstance(becomes, t.DecimalType) else 0
     unscaled = _unscaled(field, scale)
     if isinstance(becomes, t.DecimalType):
@@ -203,7 +212,7 @@ def _unscaled(field: BinaryField, scale: int) -> NDArray[np.int64]:
     counts = (header >> np.uint64(48)).astype(np.int64)
     if field.valid is not None:
         counts[~field.valid] = 0
-    # The number of decimal places by which the last digit exceeds the scale.
+    # The number of decimal places beyond the scale that the last digit to base 10,000 may have.
     beyond = -scale % _BASE_DIGITS
     factors = _FACTORS[beyond]
     places = (header >> np.uint64(32)).astype(np.int16).astype(np.int64) + (scale + beyond) // _BASE_DIGITS
@@ -216,7 +225,7 @@ def _unscaled(field: BinaryField, scale: int) -> NDArray[np.int64]:
 
 
 def _digits(field: BinaryField, counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the first digit of base 10,000 of each number, the second one, and so on; 0 where there are fewer."""
+    """Yield the first digits (base 10,000) of all numbers, then the second digits, and so on; 0 for a missing digit."""
     for first in range(0, int(counts.max(initial=0)), _DIGITS_OF_A_WORD):
         left = counts - first
         words = field.numbers(">u8", _NUMERIC_HEADER + 2 * first) & _FIRST_DIGITS.take(left, mode="clip")
@@ -239,7 +248,7 @@ def _slots(field: BinaryField, kind: pa.DataType) -> pa.Array:
 
 
 def _decimal_text(field: BinaryField, becomes: t.DataType) -> pa.Array:
-    """Numbers of more than 18 digits, which the server writes as text."""
+    """Decode numbers of more than 18 decimal digits, which the server writes as text."""
     texts = _slots(field, pa.string())
     try:
         return texts.cast(arrow_type(becomes))
@@ -269,20 +278,20 @@ _DECODERS: Final[dict[str, Decode]] = {
     "jsonb": _text_after_version, "uuid": _uuid,
 }  # fmt: skip
 
-# Types for which a cast gives the same text as COPY: PostgreSQL has no separate cast for them.
+# For these types, a cast to text gives the same text as COPY: PostgreSQL has no separate cast for them.
 _CAST_TO_TEXT: Final = frozenset({"interval", "time", "timetz", "macaddr", "macaddr8", "bit", "varbit", "pg_lsn"})
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryForm:
-    """How a column is transferred: as its own bytes, or as the text of a cast."""
+    """How a column is transferred: as the bytes of its own type, or as text after a cast."""
 
     decode: Decode
     cast: bool = False
 
 
 def form_of(column: JdbcColumn) -> BinaryForm | None:
-    """Return how a column is transferred in the binary format, None if it cannot be."""
+    """Return how a column is transferred in the binary format, None if the format cannot be used for it."""
     kind, becomes = column.type, column.becomes
     if kind.is_enum:
         return BinaryForm(_bytes)
@@ -307,14 +316,17 @@ def _numeric_form(becomes: t.DataType) -> BinaryForm | None:
 
 
 def forms_of(columns: Sequence[JdbcColumn]) -> tuple[BinaryForm, ...] | None:
-    """Return how all columns are transferred in the binary format, None if one of them cannot be."""
+    """Return how each column is transferred in the binary format, None if the format cannot be used for one of them."""
     forms = [form_of(column) for column in columns]
     found = tuple(form for form in forms if form is not None)
     return found if len(found) == len(forms) else None
 
 
 def marks(columns: int) -> Marks:
-    """Return the marker bytes of a row with this many columns after a null. No text has byte 255 in its length."""
+    """Return the positions and values of bytes that mark the start of a row with a null and this many columns.
+
+    The null's length is -1, so its bytes are 255. No value's length begins with the byte 255.
+    """
     null = HEADER + _COUNT
     return ((null, 255), (null + _LENGTH - 1, 255), (null - 1, (columns + 1) % 256), (1, 0))
 
@@ -322,7 +334,7 @@ def marks(columns: int) -> Marks:
 def decoded(
     messages: Messages, columns: Sequence[JdbcColumn], forms: Sequence[BinaryForm], title: str
 ) -> list[pa.Array]:
-    """Return the columns of rows, without the first null. Raises DataError for values that cannot be represented."""
+    """Return the columns of rows, without the leading null. Raises DataError for values that cannot be represented."""
     data, place = messages.data, messages.starts + (HEADER + _COUNT + _LENGTH)
     if messages.end + _WINDOW > len(data):
         data = data + bytes(_WINDOW)

@@ -1,4 +1,7 @@
-"""mode=bulk: all rows of a table or query, every `poll.interval.ms`. One read is one batch, in one snapshot of the database."""
+"""mode=bulk: reads all rows of a table or query, every `poll.interval.ms`.
+
+One read is one batch, in one snapshot of the database.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from fencepost.connectors.jdbc.properties import POLL_INTERVAL
 
 
 class BulkReader(Reader):
-    """Reads a table or query as a whole. `now` gives milliseconds since 1970."""
+    """Reads a whole table or query at each read. `now` returns milliseconds since 1970."""
 
     def __init__(
         self,
@@ -27,9 +30,9 @@ class BulkReader(Reader):
         self._now = now
 
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
-        """Return all rows if a read is due and there are any."""
+        """Return all rows; None if no read is due or there are no rows."""
         now = self._now()
-        # A clock that was set back must not stop the reads.
+        # If the clock was set back to before the last read, a read is due, too.
         if self._last is not None and self._last <= now < self._last + self.source.config.values[POLL_INTERVAL]:
             return None
         found = self._read_all(server, bulk_offset(now))

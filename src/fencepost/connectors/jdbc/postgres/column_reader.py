@@ -1,10 +1,12 @@
-"""The modes incrementing, timestamp and timestamp+incrementing: rows with a higher id or a later timestamp than the last.
+"""The modes incrementing, timestamp and timestamp+incrementing: rows after the last id or timestamp read.
 
-Ids and timestamps are given when a row is written, but the row appears when its transaction ends: one that ends later
-with a lower id is never read. `timestamp.delay.interval.ms` makes that rarer. Only a single writer excludes it.
+A row gets its id and timestamp when it is written, but it becomes visible when its transaction ends. A row is lost if
+its transaction ends after a poll has read a row with a higher id or later timestamp. `timestamp.delay.interval.ms`
+makes a loss less likely. Only with a single writer is a loss impossible.
 
-All rows of one timestamp are read together, since the next poll requests later ones. A limit in `query.suffix` does not
-say so, and the rest of its last timestamp is read by itself.
+All rows of one timestamp are read together, because the next poll requests later timestamps. `query.suffix` may contain
+a limit that is unknown here. So with `query.suffix`, the remaining rows with the last timestamp are read by a separate
+query.
 """
 
 from __future__ import annotations
@@ -40,20 +42,26 @@ _MOMENTS: Final = ("timestamp", "timestamptz", "date")
 
 
 class ColumnReader(Reader):
-    """Reads a table or query by the values of its columns."""
+    """Reads the rows of a table or query by the values of columns."""
 
     def __init__(self, source: QuerySource, partition: Mapping[str, str], offset: Offset | None) -> None:
         super().__init__(source, partition)
         self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
         self._first = offset is None
         self._uncommitted = False
-        """Whether the offset is the present as of the first read, and was not returned. A later start would have another one."""
+        """Whether the offset is the time of the first read and was not returned yet.
+
+        The offset is returned even without rows: without it, a restarted task would use a later time.
+        """
         self._has_read = offset is not None
-        """Whether the offset belongs to a row. The offset of `timestamp.initial` does not, and says nothing of the server's clock."""
+        """Whether the offset belongs to a row.
+
+        An offset from `timestamp.initial` belongs to no row, and shows nothing about the server's clock.
+        """
         self._clock_behind = False
 
     def read(self, server: OpenServer) -> PolledRows | None:
-        """Return the next rows: at most `batch.max.rows`, and all that share the last timestamp."""
+        """Return the next rows: at most `batch.max.rows`, and all further rows with the same last timestamp."""
         config, connection = self.source.config, server.connection
         with connection.transaction():
             shape = self.source.describe(connection)
@@ -82,13 +90,13 @@ class ColumnReader(Reader):
         self._uncommitted = False
         self._offset = after
         if found:
-            # A query.suffix may leave out any rows.
+            # A limit in query.suffix is unknown, so some rows may have been left out.
             self.whole = not config.values[QUERY_SUFFIX] and found < int(config.values[BATCH_ROWS])
             self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
     def _begin(self, server: OpenServer) -> None:
-        """Start where `timestamp.initial` says."""
+        """Start at the time in `timestamp.initial`."""
         initial = self.source.config.values[TIMESTAMP_INITIAL]
         if initial is not None and self.source.config.uses_timestamp:
             if initial < 0:
@@ -98,15 +106,15 @@ class ColumnReader(Reader):
         self._first = False
 
     def _check_clock(self, server: OpenServer) -> None:
-        """Warn once if the server's clock was set back: new rows then have timestamps that were already passed."""
+        """Warn once if the server's clock was set back: new rows then get timestamps before the offset."""
         last = self._offset.timestamp
         if last is None or not self._has_read:
             return
         now = int(server.one("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
         if now < last and not self._clock_behind:
             _log.warning(
-                "The clock of PostgreSQL at %s is %.1f s behind the last timestamp that was read from %s: rows are not read "
-                "that get their timestamps before it has caught up. The mode snapshot reads them",
+                "The clock of PostgreSQL at %s is %.1f s behind the last timestamp that was read from %s: rows that get "
+                "their timestamps before the clock has caught up are not read. The mode snapshot reads them",
                 server.name, (last - now) / 1_000_000, self.source.title,
             )  # fmt: skip
         self._clock_behind = now < last
@@ -159,7 +167,7 @@ class ColumnReader(Reader):
         return column
 
     def _moment(self, shape: RowShape) -> str:
-        """Return the SQL of a row's timestamp, of type timestamptz."""
+        """Return the SQL expression of a row's timestamp, of type timestamptz."""
         columns = [self._column(shape, name, TIMESTAMP_COLUMNS) for name in self.source.config.timestamp_columns]
         names = []
         for column in columns:
@@ -186,9 +194,10 @@ class ColumnReader(Reader):
 
 
 def _place(moment: str | None, id_column: JdbcColumn | None) -> str:
-    """Return the SQL of a row's position as text: microseconds since 1970, a space, and the id, as far as used.
+    """Return the SQL of a row's position as text: microseconds since 1970, a space, and the id.
 
-    The id is in the server's form: the column's type here may have fewer digits.
+    A part that the mode does not use is empty. The id is in the server's form, because the column's type in the record
+    may have fewer digits.
     """
     micros = f"(extract(epoch from {moment}) * 1000000)::bigint" if moment else "''"
     return f"concat({micros}, ' ', {_name(id_column) if id_column is not None else 'null'})"
@@ -200,7 +209,10 @@ def _offset_of(place: pa.Scalar) -> ColumnOffset:
 
 
 def _first_at(places: pa.Array, offset: ColumnOffset) -> int:
-    """Return the index of the first row of the last ones, which are at an offset. The texts of equal ids may differ."""
+    """Return the index of the first row with the given offset. The rows with this offset are the last rows.
+
+    Offsets are compared as numbers, because equal ids may have different texts.
+    """
     first = len(places) - 1
     while first and _offset_of(places[first - 1]) == offset:
         first -= 1
@@ -212,7 +224,7 @@ def _timestamp(micros: int) -> str:
 
 
 def _at(offset: ColumnOffset, moment: str | None, id_column: JdbcColumn | None) -> str:
-    """Return the condition for the rows at an offset."""
+    """Return the SQL condition for the rows at an offset."""
     conditions = []
     if moment is not None and offset.timestamp is not None:
         conditions.append(f"{moment} = {_timestamp(offset.timestamp)}")

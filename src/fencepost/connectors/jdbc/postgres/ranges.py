@@ -1,8 +1,9 @@
 """Reads large tables: ranges in parallel, on Spark's executors, all in one snapshot of the database.
 
-A connection exports its snapshot, and keeps it, and the table's columns, until the rows are committed. Each executor
-adopts it for its range, so that all of them see the table at the same moment. A range is a range of pages (`ctid`),
-which needs no key. Before PostgreSQL 14 the server cannot scan a range of pages alone: there a table is one range.
+One connection exports its snapshot, keeps it open and prevents changes of the columns until the rows are committed.
+Each executor adopts the snapshot for its range, so that all executors see the table at the same moment. A range is a
+range of pages (`ctid`), which needs no key. Before PostgreSQL 14 the server cannot scan only a range of pages, so a
+table is read as one range.
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ if TYPE_CHECKING:
     from fencepost.connectors.jdbc.tables import TableId
 
 SMALL_BYTES: Final = 8 << 20
-"""The size up to which the task itself reads a table: that is faster than starting a Spark job."""
+"""Up to this size the task itself reads a table: that is faster than starting a Spark job."""
 
-NO_NUMBER: Final = "null"
-"""The first column of a SELECT for a RangeReader."""
+NULL_COLUMN: Final = "null"
+"""The first column of each SELECT for a RangeReader: null, because no transaction number or position is needed."""
 
 _RANGE_BYTES: Final = 32 << 20
 _MOST_RANGES: Final = 64
 _BLOCK_BYTES: Final = 1 << 22
-"""Large, because each block pushes Python's own code and data out of the cache, which takes milliseconds."""
+"""The size of a block in bytes.
 
-# A command that waits for the connection that holds the table also blocks later readers: neither would end.
+Blocks are large, so that there are few: each one displaces Python's own code and data from the processor's cache, which
+costs milliseconds.
+"""
+
+# The exporting connection has locked the table. A command that waits for this lock, such as ALTER TABLE, blocks the
+# reads on executors, and waits for their end. The timeout ends this deadlock.
 _LOCK_TIMEOUT: Final = "5s"
 
 _SIZES: Final = """
@@ -45,12 +51,12 @@ from (select %s::regclass union select relid from pg_partition_tree(%s::regclass
 
 
 def table_bytes(server: OpenServer, table: TableId) -> int:
-    """Return the size of a table with its partitions."""
+    """Return the size in bytes of a table with its partitions."""
     return int(server.row(_SIZES, (table.sql(), table.sql()))[0])
 
 
 def range_conditions(server: OpenServer, table: TableId) -> list[str]:
-    """Return conditions for the rows `t` of a table that cut it into ranges of about 32 MiB."""
+    """Return conditions for rows `t` that divide a table into ranges of about 32 MiB, or into 64 larger ranges."""
     total, largest, page = server.row(_SIZES, (table.sql(), table.sql()))
     count = max(1, min(_MOST_RANGES, -(-total // _RANGE_BYTES)))
     version = server.connection.info.server_version
@@ -60,7 +66,7 @@ def range_conditions(server: OpenServer, table: TableId) -> list[str]:
 
 
 class ExportedSnapshot:
-    """A connection with a transaction whose snapshot others can adopt, until it is closed."""
+    """A connection with an open transaction whose snapshot other connections can adopt until this one is closed."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.server = OpenServer.open(address)
@@ -72,11 +78,11 @@ class ExportedSnapshot:
             raise
 
     def lock(self, table: str) -> None:
-        """Keep the columns of a table unchanged."""
+        """Prevent changes of a table's columns."""
         self.server.connection.execute(f"lock table {table} in access share mode".encode())
 
     def export(self) -> str:
-        """Return the name of the snapshot."""
+        """Export the snapshot, and return its name."""
         return str(self.server.one("select pg_export_snapshot()"))
 
     def close(self) -> None:
@@ -91,9 +97,10 @@ class ExportedSnapshot:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """An ArrowReader whose splits are SELECTs of the columns of `shape`, after a null. It can be pickled.
+    """An ArrowReader whose splits are SELECTs of a null and the columns of `shape`. It can be pickled.
 
-    The rows are transferred in the binary format if the columns have forms in it; the SELECTs are made for that.
+    The rows are transferred in the binary format if `shape.forms` is not None, else as text. The SELECTs must be
+    written for this format.
     """
 
     shape: RowShape

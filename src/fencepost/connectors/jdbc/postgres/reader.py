@@ -1,4 +1,4 @@
-"""The base of the readers of each mode, which read a table or query poll by poll."""
+"""The base class of the readers of each mode, which read a table or query poll by poll."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_par
 from fencepost.connectors.jdbc.pg_types import PgType
 from fencepost.connectors.jdbc.postgres.binary import BinaryForm
 from fencepost.connectors.jdbc.postgres.ranges import (
-    NO_NUMBER,
+    NULL_COLUMN,
     SMALL_BYTES,
     ExportedSnapshot,
     RangeReader,
@@ -26,7 +26,7 @@ from fencepost.connectors.jdbc.postgres.ranges import (
     range_conditions,
     table_bytes,
 )
-from fencepost.connectors.jdbc.postgres.row_shape import WHOLE, RowShape, RowsInMemory
+from fencepost.connectors.jdbc.postgres.row_shape import FIRST_COLUMN, RowShape, RowsInMemory
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig, ended
 from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId
 from fencepost.connectors.postgres.server.connect import load_driver
@@ -41,7 +41,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class QuerySource:
-    """A table, or the query: its name, columns and topic. It notices changes of the columns."""
+    """A table, or the query: its name, columns and topic. Detects changes of the columns."""
 
     def __init__(self, table: TableId | None, config: JdbcConfig, address: PostgresAddress) -> None:
         self.table = table
@@ -60,7 +60,7 @@ class QuerySource:
         return f"({ended(self.config.query)})" if self.table is None else self.table.sql()
 
     def describe(self, connection: Connection) -> RowShape:
-        """Return the present columns; the connection's transaction protects them until its end.
+        """Return the present columns. The connection's transaction prevents changes of the columns until it ends.
 
         Raises DataError if the type of a column has changed since the last call.
         """
@@ -111,9 +111,9 @@ class QuerySource:
         forms: Sequence[BinaryForm] | None = None,
         suffix: bool = True,
     ) -> str:
-        """Return a SELECT of the columns after `first`, which is SQL or NO_NUMBER. The rows' alias is `t`.
+        """Return a SELECT of `first` (SQL or NULL_COLUMN) and the columns of `shape`. The alias of the rows is `t`.
 
-        `forms` are the forms of the binary format, None for text.
+        `forms` are the columns' forms in the binary format, None for text.
         """
         expressions = [self._expression(column) for column in shape.columns]
         if forms is not None:
@@ -128,7 +128,7 @@ class QuerySource:
         if _is_timestamp(column.type):
             return f"{name} {zone}"
         if column.type.element is not None and _is_timestamp(column.type.element):
-            # Others are null, empty, or refused for their dimensions.
+            # Other arrays are null or empty, or have several dimensions and are refused later.
             return (
                 f"case when array_ndims({name}) = 1 then array(select i {zone} from unnest({name}) "  # noqa: S608 - quoted
                 f"with ordinality u(i, n) order by n) else {name}::timestamptz[] end"
@@ -142,9 +142,9 @@ class QuerySource:
         shape: RowShape,
         *,
         most_bytes: int | None = None,
-        first: pa.DataType = WHOLE,
+        first: pa.DataType = FIRST_COLUMN,
     ) -> tuple[pa.Array, pa.RecordBatch]:
-        """Return the first column, which is of the type `first`, and the rows of a SELECT.
+        """Run a SELECT, and return its first column, which is of the type `first`, and its rows.
 
         Raises DataError for values that cannot be represented, and TooMuchError for more than `most_bytes` of text.
         """
@@ -162,24 +162,24 @@ class QuerySource:
         return shape.parse(b"".join(rows), first)
 
     def is_large(self, server: OpenServer) -> bool:
-        """Whether a Spark job reads the table faster than the task does."""
+        """Return whether the table is so large that a Spark job reads it faster than the task does."""
         return self.table is not None and table_bytes(server, self.table) > SMALL_BYTES
 
     def read_in_ranges(self, condition: str | None, offset: Offset, *, ranges: bool = True) -> LargeRows:
-        """Return all rows, or those that match a condition, to be read by Spark, in one new snapshot.
+        """Return all rows, or the rows that match a condition. Spark will read them in one new snapshot.
 
-        With `ranges` the table is divided into several. Raises DataError and psycopg's errors.
+        With `ranges`, a table is divided into ranges of pages. Raises DataError and psycopg's errors.
         """
-        # A limit in it would hold for each range.
+        # A limit in query.suffix would apply to each range separately.
         ranges = ranges and not self.config.values[QUERY_SUFFIX]
         export = ExportedSnapshot(self._address)
         try:
             if self.table is not None:
-                # Unlike a SELECT it waits for the table before the transaction gets its snapshot of the catalogs.
+                # Unlike a SELECT, LOCK waits for the table before the transaction gets its snapshot of the catalogs.
                 export.lock(self.sql)
             shape = self._describe(export.server.connection)
             parts = range_conditions(export.server, self.table) if self.table is not None and ranges else [None]
-            selects = [self.select(NO_NUMBER, shape, _where(part, condition), forms=shape.forms) for part in parts]
+            selects = [self.select(NULL_COLUMN, shape, _where(part, condition), forms=shape.forms) for part in parts]
             reader = RangeReader(shape, self._address, export.export())
         except BaseException:
             export.close()
@@ -188,7 +188,7 @@ class QuerySource:
 
 
 def _where(*conditions: str | None) -> str:
-    """Return a WHERE of conditions, empty if there are none: a query.suffix may have its own."""
+    """Return a WHERE clause of conditions, empty if there are no conditions: a query.suffix may have its own WHERE."""
     given = [f"({condition})" for condition in conditions if condition is not None]
     return f"where {' and '.join(given)}" if given else ""
 
@@ -198,12 +198,12 @@ def _is_timestamp(kind: PgType) -> bool:
 
 
 class TooMuchError(Exception):
-    """There is more to read than fits into the task's memory."""
+    """The rows do not fit into the task's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolledRows:
-    """Rows for a topic that a poll read, with the offset after them."""
+    """Rows that a poll has read for a topic, with the offset after them."""
 
     topic: str
     shape: RowShape
@@ -223,7 +223,10 @@ class PolledRows:
 
 @dataclass(frozen=True, slots=True)
 class LargeRows:
-    """Rows for a topic that Spark will read, with the offset after them. `export` must stay open until then."""
+    """Rows that Spark will read for a topic, with the offset after them.
+
+    `export` must stay open until the rows are read.
+    """
 
     topic: str
     reader: RangeReader
@@ -239,17 +242,17 @@ class LargeRows:
 
 
 class Reader(ABC):
-    """Reads one source, from an offset on."""
+    """Reads one source, starting at an offset."""
 
     def __init__(self, source: QuerySource, partition: Mapping[str, str]) -> None:
         self.source = source
         self.partition = partition
         self.whole = True
-        """Whether the last read returned all that there was, and not only as much as `batch.max.rows`."""
+        """Whether the last read returned all rows that existed, and was not limited by `batch.max.rows`."""
 
     @abstractmethod
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
-        """Return new rows, or an offset alone; None if there are none.
+        """Return new rows, or an offset without rows; None if there is nothing new.
 
-        Raises DataError, and psycopg's errors: then the next call reads the same rows.
+        Raises DataError, and psycopg's errors; after an error the next call reads the same rows.
         """

@@ -1,6 +1,7 @@
 """Rows of PostgreSQL as Arrow, from COPY in the formats csv and binary.
 
-The first column is not part of the row: a whole number, such as the transaction that wrote it, a text, or null.
+The first column is not part of the row. It is a whole number (such as the transaction that wrote the row), a text, or
+null.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from fencepost.connectors.postgres.server.copy_blocks import Messages
 from fencepost.connectors.rows.record_mapping import RecordColumns
 from fencepost.connectors.rows.row_types import MisfitError
 
-WHOLE: Final = pa.int64()
+FIRST_COLUMN: Final = pa.int64()
 """The type of a first column that is a whole number or null."""
 
 _CONVERT = {
     "null_values": [""],
     "strings_can_be_null": True,
-    # An empty text is quoted, a null is not.
+    # An empty text is quoted in CSV; a null is not.
     "quoted_strings_can_be_null": False,
     "true_values": ["t"],
     "false_values": ["f"],
@@ -36,7 +37,7 @@ _CONVERT = {
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """The columns of a table or query, which `title` names: `the table public.t`. It can be pickled.
+    """The columns of a table or query. `title` names the table or query: `the table public.t`. It can be pickled.
 
     `record` maps columns to the key, topic, timestamp and headers of a record.
     """
@@ -54,11 +55,11 @@ class RowShape:
 
     @property
     def schema(self) -> str:
-        """The DDL of a SourceBatch's columns."""
+        """The columns of a SourceBatch as DDL."""
         return self.record.ddl(self.struct)
 
-    def parse(self, text: bytes | pa.Buffer, first: pa.DataType = WHOLE) -> tuple[pa.Array, pa.RecordBatch]:
-        """Return the first column, which is of the type `first`, and the rows as records.
+    def parse(self, text: bytes | pa.Buffer, first: pa.DataType = FIRST_COLUMN) -> tuple[pa.Array, pa.RecordBatch]:
+        """Parse CSV; return the first column, which is of the type `first`, and the rows as records.
 
         Raises DataError for values that cannot be represented.
         """
@@ -72,7 +73,7 @@ class RowShape:
 
     @property
     def forms(self) -> tuple[BinaryForm, ...] | None:
-        """How the columns are transferred in the binary format, None if they cannot be."""
+        """How the columns are transferred in the binary format, None if they cannot be transferred in it."""
         return forms_of(self.columns) if self.columns else None
 
     def decode(self, messages: Messages) -> pa.RecordBatch:
@@ -101,13 +102,13 @@ class RowShape:
 
 
 def _read(text: bytes | pa.Buffer, types: Sequence[pa.DataType]) -> list[pa.Array]:
-    """Parse CSV as columns of these types. Raises pyarrow.ArrowInvalid, which is a ValueError."""
+    """Parse CSV into columns of these types. Raises pyarrow.ArrowInvalid, which is a ValueError."""
     if not text:
         return [pa.nulls(0, kind) for kind in types]
     names = [str(position) for position in range(len(types))]
     table = pcsv.read_csv(
         pa.py_buffer(text),
-        # One block: a value may be longer than any fixed size.
+        # All text is one block: a value may be longer than any fixed size.
         pcsv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
         pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         pcsv.ConvertOptions(column_types=dict(zip(names, types, strict=True)), **_CONVERT),
@@ -117,7 +118,7 @@ def _read(text: bytes | pa.Buffer, types: Sequence[pa.DataType]) -> list[pa.Arra
 
 @dataclass(frozen=True, slots=True)
 class RowsInMemory:
-    """An ArrowReader whose splits are the rows themselves."""
+    """An ArrowReader whose splits contain the rows themselves."""
 
     schema: str
 

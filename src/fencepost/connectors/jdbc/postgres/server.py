@@ -1,4 +1,4 @@
-"""The PostgreSQL server behind a connection, and whether an offset may be continued on it."""
+"""The PostgreSQL server behind a connection, and whether reading can continue on it from an offset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.connectors.postgres.server.lsn import lsn_text, parse_lsn, timeli
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
 
-# The timeline of the newest WAL: the control file's may be an older one just after a promotion.
+# This is the timeline of the newest WAL. Just after a promotion, the control file may still have an older timeline.
 _IDENTITY: Final = """
 select s.system_identifier::text, r.standby, current_database(),
        case when r.standby then '0' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end
@@ -32,7 +32,7 @@ _REMEDY: Final = (
 class OpenServer:
     """A connection and its server.
 
-    `name` is for messages, `system` is the server's system identifier, `timeline` its timeline, 0 for a standby.
+    `name` is for messages. `system` is the server's system identifier. `timeline` is its timeline, 0 for a standby.
     """
 
     connection: Connection
@@ -44,7 +44,7 @@ class OpenServer:
 
     @classmethod
     def open(cls, address: PostgresAddress) -> OpenServer:
-        """Connect. Raises as `PostgresAddress.connect`, and psycopg's errors."""
+        """Connect. Raises the errors of `PostgresAddress.connect`, and psycopg's errors."""
         connection = address.connect()
         try:
             row = connection.execute(_IDENTITY).fetchone()
@@ -70,8 +70,8 @@ def check_continues(server: OpenServer, offset: SnapshotOffset, title: str) -> N
     """Raise DataError unless the server has all transactions of an offset, with the same numbers.
 
     After a failover the new primary has the transactions up to the start of its timeline. A server that was restored
-    from a backup is behind the offset's position in the WAL. A server that crashed is not, because it keeps flushed
-    WAL.
+    from a backup is behind the offset's position in the WAL. A server that crashed is not behind it, because flushed
+    WAL survives a crash.
     """
     if server.system != offset.system:
         raise DataError(
@@ -105,7 +105,7 @@ def _behind(server: OpenServer, offset: SnapshotOffset, title: str, why: str) ->
 
 
 def _history(server: OpenServer) -> dict[int, int] | None:
-    """Return where each earlier timeline of the server ended; None without the right to read that."""
+    """Return the end position of each earlier timeline of the server; None if the user has no right to read these."""
     try:
         text = server.one("select pg_read_file(%s, true)", (f"pg_wal/{server.timeline:08X}.history",))
     except load_driver().errors.InsufficientPrivilege:

@@ -1,23 +1,23 @@
 """mode=snapshot: reads the rows of the transactions that have ended since the last poll. No row is lost or duplicated.
 
-A poll requests a snapshot, then reads in a later statement the rows whose transaction is in this snapshot, but was not
-in the last poll's. A row's transaction is known from
+A poll requests a snapshot. A later statement then reads the rows whose transaction is in this snapshot, but was not in
+the snapshot of the previous poll. A row's transaction is known from
 
-- a column of type xid8 with the default `pg_current_xact_id()`, by an index on it; or else
+- a column of type xid8 with the default `pg_current_xact_id()`, by an index on the column; or else
 - PostgreSQL's own column xmin, by a scan of the whole table.
 
 xmin may also be a subtransaction, after a savepoint or in an EXCEPTION block of PL/pgSQL. PostgreSQL's snapshots do not
-list running subtransactions, so each unknown one is looked up (`pg_xact_status`). All transactions of the snapshot must
-have ended before the statement that reads: so transactions may be looked up after the snapshot. If a transaction of the
-snapshot ends while subtransactions are looked up, another snapshot is taken.
+list running subtransactions, so each unknown transaction is looked up (`pg_xact_status`). The lookup may come after the
+snapshot was taken, because transactions only need to have ended before the statement that reads rows. If a transaction
+ends while subtransactions are looked up, another snapshot is taken.
 
-The server does not wait for its log if a transaction was rolled back, or wrote only to temporary or unlogged tables:
-after a crash it reuses these transaction numbers, whose rows are then new. So unless the whole log was flushed, the
-offset ends with the last transaction whose rows are delivered.
+The server does not wait for its log (WAL) if a transaction was rolled back, or wrote only to temporary or unlogged
+tables. After a crash the server reuses the numbers of these transactions, and rows with these numbers are new. So
+unless the whole log was flushed, the offset ends with the last transaction whose rows are delivered.
 
-xmin has 32 bits. From transaction 2^32 on, old rows could not be distinguished from new ones, so the mode is refused.
+xmin has 32 bits. From transaction 2^32 on, old rows could not be distinguished from new ones, so xmin is then refused.
 
-Rows of tables that were not read before, such as an attached partition, are all new (see `relations`).
+All rows of tables that were not read before, such as an attached partition, are new (see `relations`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset
 from fencepost.connectors.jdbc.postgres.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
-from fencepost.connectors.jdbc.postgres.relations import check_stamped, lie_in, relations, with_rows
+from fencepost.connectors.jdbc.postgres.relations import check_stamped, relations, rows_of_tables, with_rows
 from fencepost.connectors.jdbc.postgres.row_shape import RowShape
 from fencepost.connectors.jdbc.postgres.server import OpenServer, check_continues
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
@@ -48,17 +48,20 @@ XMIN_LIMIT: Final = 1 << 32
 """The first transaction number that does not fit into xmin."""
 
 _MOST_RUNNING: Final = 1000
-"""The maximum number of running transactions in an offset; later ones are not read before some of these have ended."""
+"""The maximum number of running transactions in an offset.
 
-# Without commits a background process of the server flushes the log several times a second, but may leave out the last
+If there are more, later transactions are read only after some of the running ones have ended.
+"""
+
+# Without commits, a background process of the server flushes the log several times a second, but it may omit the last
 # page.
 _FLUSH_SECONDS: Final = 1.0
 _FLUSH_POLL_SECONDS: Final = 0.02
 
 MOST_BYTES: Final = 64 << 20
-"""The size of a transaction's rows from which Spark reads them, not the task."""
+"""If new rows have more bytes than this, a Spark job reads them, not the task itself."""
 
-# The end of the WAL of the snapshot's transactions, and how far the WAL is safe from a crash.
+# The present snapshot, the end of the WAL, and the position up to which the WAL is flushed, and so safe from a crash.
 _NOW: Final = """
 select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text
 """
@@ -88,7 +91,7 @@ class SnapshotReader(Reader):
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         """Return the rows of transactions that have ended since the last read.
 
-        They are at most `batch.max.rows`, and the rest of the last transaction.
+        At most `batch.max.rows` rows are returned, plus the remaining rows of the last transaction.
         """
         if self._checked is not server:
             self._check(server)
@@ -114,7 +117,7 @@ class SnapshotReader(Reader):
             offset, rows = (
                 self._initial(server, shape) if self._offset is None else self._next(server, shape, self._offset)
             )
-        # Not before the transaction has ended: if it fails, the same rows are read again.
+        # The offset is set after the transaction has ended: if the transaction fails, the same rows are read again.
         self._offset = offset
         return PolledRows(self.source.topic, shape, rows, offset.as_offset()) if rows.num_rows else None
 
@@ -130,7 +133,7 @@ class SnapshotReader(Reader):
         else:
             last = server.one(f"select max({_number(by)}) from {self.source.sql} t where {condition}")  # noqa: S608 - quoted
         to = replace(_safe(old, new, written, last), column=self._column)
-        # With an index the rows are found without ranges.
+        # If an index finds the rows, the table is not divided into ranges.
         ranges = whole or offset is None or offset.column is None
         found = self.source.read_in_ranges(condition, to.as_offset(), ranges=ranges)
         self._offset = to
@@ -167,7 +170,10 @@ class SnapshotReader(Reader):
             _log.info("New rows of %s are found by its column %s", title, found)
 
     def _refuse_others(self, server: OpenServer, column: str) -> None:
-        """Refuse a column with another server's transactions, as after a restore: their rows would not be found."""
+        """Refuse a column with another server's transactions, as after a restore.
+
+        Rows with these transactions would not be found.
+        """
         name = quoted(column)
         statement = (
             f"select exists (select from {self.source.sql} where {name} >= pg_snapshot_xmax(pg_current_snapshot()))"  # noqa: S608 - quoted
@@ -206,15 +212,16 @@ class SnapshotReader(Reader):
         if not whole and rows.num_rows >= most:
             self.whole = False
             return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
-        # The rows found by xmin are delivered, and each later row has a value in the column, if the column exists.
+        # From now on the column is used, if it exists: the rows found by xmin are delivered, and later rows have a
+        # value in it.
         to = _safe(old, new, written, pc.max(xids).as_py())
         return replace(to, column=self._column), rows
 
     def _new_rows(self, server: OpenServer, offset: SnapshotOffset, new: SnapshotOffset) -> tuple[str, bool]:
-        """Return the condition for rows in `new` but not in `offset`, and whether some have earlier transactions.
+        """Return the condition for rows in `new` but not in `offset`, and whether earlier transactions' rows match it.
 
-        Those are in tables that were not read before. The order of transactions does not show the progress of such a
-        read.
+        Such rows are in tables that were not read before. If there are such rows, the order of transactions does not
+        show the progress of the read.
         """
         by, now, before = offset.column, new.relations or (), offset.relations
         later = _later_rows(by, offset.snapshot, new.snapshot)
@@ -226,29 +233,33 @@ class SnapshotReader(Reader):
         if not found:
             return _of_tables(later, now), False
         _log.info(
-            "Some rows of %s lie in tables that it did not have when it was last read (%s): all of these are read",
+            "Rows of %s are in tables that were not read before (%s): all rows of these tables are read",
             self.source.title,
             ", ".join(found.values()),
         )
-        return _of_tables(f"({later} or {lie_in(list(found))} and ({every}))", now), True
+        return _of_tables(f"({later} or {rows_of_tables(list(found))} and ({every}))", now), True
 
     def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[SnapshotOffset, int]:
-        """Return the transactions that have ended, including the old ones, for rows found by a column.
+        """Return the transactions that have ended, including the `old` ones, and a WAL position after all of them.
 
-        The following position is the end of their WAL.
+        `column` contains a row's transaction.
         """
         new, written, flushed = self._ended(server, old, column)
         while new is None:
             new, written, flushed = self._ended(server, old, column)
-        # After the snapshot: a table that is attached later is read at the next poll.
+        # The tables are determined after the snapshot: a table that is attached later is read at the next poll.
         tables = relations(server, self.source.sql)
         if self._column is not None:
-            # Before the offset lists them: once the default exists, all rows that a new table has by then are read.
+            # The defaults are checked before the tables are stored in the offset. A table that is missing in the offset
+            # is read as a whole: this includes the rows from before it had the default.
             check_stamped(server, self.source.sql, tables, self._column)
         return SnapshotOffset(new, column, server.system, server.timeline, flushed, tables), written
 
     def _ended(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[Snapshot | None, int, int]:
-        """Return the ended transactions, None if that is uncertain, the log's end, and how far it is flushed."""
+        """Return the ended transactions as a snapshot, the end of the log, and the end of the log's flushed part.
+
+        The snapshot is None if it is uncertain which transactions have ended.
+        """
         text, *positions = server.row(_NOW)
         written, flushed = map(parse_lsn, positions)
         new = Snapshot.parse(text)
@@ -261,7 +272,7 @@ class SnapshotReader(Reader):
         return (self._with_subtransactions(server, old, new) if column is None else new), written, flushed
 
     def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot | None:
-        """Return the snapshot without running subtransactions; None if that is uncertain."""
+        """Return the snapshot without running subtransactions; None if it is uncertain which of them run."""
         if new.xmax > XMIN_LIMIT:
             raise DataError(
                 f"PostgreSQL at {server.name} has had more than 2^32 transactions, and xmin does not tell new rows of "
@@ -277,7 +288,7 @@ class SnapshotReader(Reader):
         ]
         ended = Snapshot.of(new.xmax, (*running, *new.running))
         now = Snapshot.parse(str(server.one("select pg_current_snapshot()::text")))
-        # A transaction ended meanwhile: some of its subtransactions were found running, and others ended.
+        # If a transaction ended meanwhile, some of its subtransactions may have been seen as running, others as ended.
         if any(xid in now for xid in new.running):
             return None
         if len(running) <= _MOST_RUNNING:
@@ -287,7 +298,7 @@ class SnapshotReader(Reader):
 
 
 def _wait_until_flushed(server: OpenServer, written: int) -> bool:
-    """Wait a while until the log is flushed up to a position, and return whether it is."""
+    """Wait at most a second until the log is flushed up to a position. Return whether it is flushed up to there."""
     deadline = time.monotonic() + _FLUSH_SECONDS
     while not (flushed := server.one("select %s::pg_lsn <= pg_current_wal_flush_lsn()", (lsn_text(written),))):
         if time.monotonic() > deadline:
@@ -297,9 +308,10 @@ def _wait_until_flushed(server: OpenServer, written: int) -> bool:
 
 
 def _safe(old: Snapshot, new: SnapshotOffset, written: int, last: int | None) -> SnapshotOffset:
-    """Return `old` and the transactions of `new` whose numbers are not reused after a crash.
+    """Return the transactions of `old`, and the transactions of `new` whose numbers are not reused after a crash.
 
-    These are all if the log is flushed up to `written`; else those up to `last`, the last transaction with rows.
+    If the log is flushed up to `written`, no numbers of `new` are reused. Otherwise this is certain only for the
+    transactions up to `last`, the last transaction with rows.
     """
     if written <= new.lsn:
         return new
@@ -307,29 +319,29 @@ def _safe(old: Snapshot, new: SnapshotOffset, written: int, last: int | None) ->
 
 
 def _number(column: str | None) -> str:
-    """Return the SQL of a row's transaction, of type bigint."""
+    """Return the SQL expression of a row's transaction number, of type bigint."""
     return f"{_xid(column)}::text::bigint"
 
 
 def _xid(column: str | None) -> str:
-    """Return the SQL of a row's transaction, of type xid8."""
+    """Return the SQL expression of a row's transaction number, of type xid8."""
     return "t.xmin::text::xid8" if column is None else f"t.{quoted(column)}"
 
 
 def _of_tables(condition: str, tables: tuple[int, ...]) -> str:
-    """Return a condition that limits rows to these tables: others may be attached between two statements."""
-    return f"{condition} and {lie_in(tables)}" if tables else condition
+    """Return a condition that limits rows to these tables: other tables may be attached between two statements."""
+    return f"{condition} and {rows_of_tables(tables)}" if tables else condition
 
 
 def _first_rows(column: str | None, new: SnapshotOffset) -> str:
-    """Return the condition for the rows of a snapshot. Rows from before the column have a null in it."""
+    """Return the condition for the rows of a snapshot. In rows from before the column existed, the column is null."""
     xid = _xid(column)
     return _of_tables(f"({xid} is null or pg_visible_in_snapshot({xid}, '{new.snapshot}'))", new.relations or ())
 
 
 def _later_rows(column: str | None, old: Snapshot, new: Snapshot) -> str:
-    """Return the condition for the rows of a snapshot that are not of an older one."""
+    """Return the condition for the rows of a snapshot that are not in an older snapshot."""
     xid = _xid(column)
-    # A condition that can use an index.
+    # The server can use an index for this condition.
     bounds = "" if column is None else f"{xid} >= '{old.xmin}'::xid8 and {xid} < '{new.xmax}'::xid8 and "
     return f"{bounds}not pg_visible_in_snapshot({xid}, '{old}') and pg_visible_in_snapshot({xid}, '{new}')"

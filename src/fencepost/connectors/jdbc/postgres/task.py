@@ -30,13 +30,13 @@ from fencepost.connectors.jdbc.rounds import Rounds
 from fencepost.connectors.jdbc.tables import TableId
 
 TASK_TABLES: Final = "task.tables"
-"""The tables of a task as a JSON list of [schema, name]; without it, the task reads the query."""
+"""The tables of a task, as a JSON list of [schema, name]. Without this property the task reads the query."""
 
 _READERS: Final[dict[Mode, type[Any]]] = {Mode.SNAPSHOT: SnapshotReader, Mode.BULK: BulkReader}
 
 
 class PostgresTableTask(SourceTask):
-    """Returns new rows of its tables, or of the query. A batch has rows of one table."""
+    """Returns new rows of its tables, or of the query. A batch contains rows of one table."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -46,7 +46,7 @@ class PostgresTableTask(SourceTask):
         self._export: ExportedSnapshot | None = None
 
     def start(self, config: Config) -> None:
-        """Read the configuration. The first poll contacts the database, because it may be retried."""
+        """Read the configuration. The first poll contacts the database, because a poll may be retried."""
         self._config = JdbcConfig.parse(config)
         self._address = PostgresAddress.of(self._config.values, self.context.allowed_paths)
         self._rounds: Rounds[Reader] = Rounds(self._config.values[POLL_INTERVAL] / 1000)
@@ -56,7 +56,7 @@ class PostgresTableTask(SourceTask):
         )
 
     def poll(self) -> PollResult:
-        """Return the next rows of a table, or None after a second without any, or while no poll is due."""
+        """Return the next rows of a table, or None if there are no rows or no poll is due within a second."""
         try:
             with self._polling:
                 return self._poll()
@@ -66,13 +66,14 @@ class PostgresTableTask(SourceTask):
             self._disconnect()
             raise
         finally:
-            # `stop` leaves disconnecting to a running poll, and nothing is called after it.
+            # `stop` does not disconnect during a poll, and perhaps no method is called after the poll. So the poll
+            # disconnects.
             if self._stopping.is_set():
                 self._disconnect()
 
     def _poll(self) -> SourceBatch | None:
         self._end_export()
-        return self._rounds.first(self._connected, self._ask, self._stopping)
+        return self._rounds.first_result(self._connected, self._ask, self._stopping)
 
     def _ask(self, reader: Reader) -> SourceBatch | None:
         with translated(reader.source.title, self._address, on_loss=self._disconnect):
@@ -119,7 +120,7 @@ class PostgresTableTask(SourceTask):
             server.connection.close()
 
     def stop(self) -> None:
-        """Wake a blocked poll, and cancel its statement; or else disconnect."""
+        """Wake a blocked poll, and cancel its statement; without a running poll, disconnect."""
         self._stopping.set()
         server = self._server
         if self._polling.acquire(blocking=False):
@@ -127,9 +128,10 @@ class PostgresTableTask(SourceTask):
             self._polling.release()
         elif server is not None:
             with suppress(Exception):
-                # The statement has ended, or the server is gone: then it fails by itself.
+                # A failure means that the statement has already ended, or that the server is gone; the statement then
+                # fails anyway.
                 server.connection.cancel_safe(timeout=5)
 
     def at_end(self) -> bool:
-        """Return whether every table was once read to its end."""
+        """Return whether every table was read to its end at least once."""
         return self._rounds.exhausted

@@ -1,4 +1,4 @@
-"""Reads from the server's catalog what the stream lacks: types and primary keys of tables."""
+"""Reads the types and primary keys of tables from the server's catalog, because the stream does not contain them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 def table_events(
     connection: psycopg.Connection[Any], relation: Relation, config: PostgresConfig, remembered: KnownTypes = NO_TYPES
 ) -> TableEvents | None:
-    """Return the event maker of a table, None if neither the table nor a column is captured.
+    """Return the event maker of a table, None if the table or all of its columns are not captured.
 
-    `remembered` are the types in the source offset, for types that were dropped.
+    `remembered` are the types in the source offset; they are used for types that were dropped.
 
-    The keys are `message.key.columns`, else the replica identity; if that is the full row or nothing, the primary key.
-    Raises PostgresError for chosen keys that the events cannot have, and for unknown types.
+    The key columns are `message.key.columns`, else the replica identity. If the replica identity is the full row or
+    nothing, the key columns are the primary key. Raises PostgresError for unknown types, and if the events cannot have
+    the key.
     """
     if not config.captures(relation.name):
         return None
@@ -69,7 +70,7 @@ def table_events(
 
 
 def captured_columns(relation: Relation, config: PostgresConfig) -> list[tuple[int, Column]]:
-    """Return the columns of a table that its events have, with their indexes in the relation."""
+    """Return the columns of a table that its events contain, with their indexes in the relation."""
     return [
         (position, column)
         for position, column in enumerate(relation.columns)
@@ -96,9 +97,10 @@ def primary_key(connection: psycopg.Connection[Any], table: int) -> set[str]:
 
 
 def unique_key(connection: psycopg.Connection[Any], relation: Relation) -> tuple[str, ...]:
-    """Return the columns that identify a row even after a delete, in the order of their index; empty if there are none.
+    """Return the key columns that identify a row, in index order; empty if the table has no key.
 
-    They are the replica identity if that is an index, else the primary key.
+    Deletes have these columns, too. They are the columns of the replica identity's index if it has one, else the
+    columns of the primary key.
     """
     flag = "indisreplident" if relation.identity is ReplicaIdentity.INDEX else "indisprimary"
     return tuple(_index_columns(connection, relation.oid, flag))
@@ -136,7 +138,7 @@ def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> R
 
 
 def _index_columns(connection: psycopg.Connection[Any], table: int, flag: str) -> list[str]:
-    # INCLUDE columns come last and are not part of the key.
+    # INCLUDE columns are at the end of the index, and are not part of the key.
     rows = query(
         connection,
         "SELECT a.attname FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(attnum, place) "

@@ -1,4 +1,4 @@
-"""A configuration of PostgresSource, parsed: which tables, columns and messages it captures, and how."""
+"""A parsed configuration of PostgresSource: which tables, columns and messages are captured, and how."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PostgresConfig:
     heartbeat_action: str | None
     """A statement to run with each heartbeat."""
     transaction_topic: str | None
-    """The topic of BEGIN and END, None without transaction events."""
+    """The topic of the events BEGIN and END, None if there are no transaction events."""
     signal_table: str | None
     """The table of signals, as SCHEMA.TABLE."""
     chunk_size: int
@@ -93,7 +93,7 @@ class PostgresConfig:
         )  # fmt: skip
 
     def check_files(self, allowed: AllowedPaths) -> None:
-        """Check that the worker lets connectors read the files for TLS. Raises ConfigError."""
+        """Check that the worker allows connectors to read the TLS files. Raises ConfigError."""
         for name in _FILES:
             if name in self.connection.options:
                 try:
@@ -106,7 +106,7 @@ class PostgresConfig:
         return _listed(table, self.included, self.excluded)
 
     def names(self, table: str) -> bool:
-        """Whether `table.include.list` has the name `schema.table` itself, not only a pattern that matches it."""
+        """Whether `table.include.list` contains the name `schema.table` itself, not only a pattern that matches it."""
         return any(re.sub(r"\\(.)", r"\1", entry.pattern).lower() == table.lower() for entry in self.included)
 
     def topic(self, table: str) -> str:
@@ -114,11 +114,11 @@ class PostgresConfig:
         return f"{self.prefix}.{topic_part(table)}"
 
     def captures_message(self, prefix: str) -> bool:
-        """Whether logical messages with a prefix are captured."""
+        """Whether logical messages with this prefix are captured."""
         return prefix != WATERMARK and _listed(prefix, self.included_messages, self.excluded_messages)
 
     def chosen_key(self, table: str) -> frozenset[str] | None:
-        """Return the configured key columns of `schema.table`, None for its own key."""
+        """Return the configured key columns of `schema.table`, None if the table's own key is used."""
         return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(table)), None)
 
     def has_column(self, column: str) -> bool:

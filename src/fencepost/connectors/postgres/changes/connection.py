@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL, by libpq (psycopg), and the errors that they raise.
+"""Connections to PostgreSQL through libpq (psycopg), and the errors that they raise.
 
-Sessions have fixed forms for dates, numbers and bytes, whatever the server, database or role sets.
+Sessions write dates, numbers and bytes in fixed forms, whatever the settings of the server, database or role are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _SESSION: Final = VALUE_FORMS | {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "search_path": "pg_catalog",
-    # The stream has all rows, so a snapshot without the rows that policies hide from the user is refused.
+    # With this setting, the server refuses to read a table if row-level security would hide rows. The stream contains
+    # all rows, so a snapshot must contain them, too.
     "row_security": "off",
 }
 _CORRECTED: Final = "the connector's database.* properties"
@@ -31,14 +32,14 @@ _CANCEL_S: Final = 5.0
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _CHECK_OF_POLICIES: Final = "check_enable_rls"
 _OTHER: Final = {"client_encoding": "UTF8", "application_name": "fencepost"}
-# libpq sends PGDATESTYLE and PGTZ of the process's environment as well, and the server prefers them to `options`.
+# libpq also sends PGDATESTYLE and PGTZ from the process's environment, and the server prefers these to `options`.
 _SETTINGS: Final = "; ".join(
     [
         *(f"SET {name} = '{_SESSION[name]}'" for name in ("DateStyle", "TimeZone")),
         WITHOUT_TIMEOUTS,
     ]
 )
-# Classes of SQLSTATE that a later attempt may avoid: connection, transaction rollback, resources, operator
+# Classes of SQLSTATE after which a later attempt may succeed: connection, transaction rollback, resources, operator
 # intervention, system error, objects in use, and locks. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
 
@@ -53,7 +54,7 @@ class PositionLostError(PostgresError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """The settings for connecting to a database. `options` are libpq's, for example `sslmode`."""
+    """The settings for connecting to a database. `options` are libpq's options, for example `sslmode`."""
 
     host: str
     port: int
@@ -66,7 +67,7 @@ class ConnectionSettings:
         return f"{self.host}:{self.port}/{self.database}"
 
     def parameters(self, **more: str) -> dict[str, str]:
-        """Return libpq's connection parameters."""
+        """Return the connection parameters for libpq."""
         session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         given = {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
         if self.password is not None:
@@ -78,7 +79,7 @@ class ConnectionSettings:
         return self._connected(f"The connection to PostgreSQL at {self} failed")
 
     def connect_for_replication(self) -> psycopg.Connection[Any]:
-        """Return a connection for commands of replication. Raises RetriableError or PostgresError."""
+        """Return a connection for replication commands. Raises RetriableError or PostgresError."""
         return self._connected(f"The connection to PostgreSQL at {self} for replication failed", replication="database")
 
     def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
@@ -97,9 +98,9 @@ class ConnectionSettings:
 def command(
     connection: psycopg.Connection[Any], text: str, waiting: Callable[[], object] = lambda: None
 ) -> list[list[str | None]]:
-    """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError.
+    """Run a replication command, and return its rows. Raises RetriableError or PostgresError.
 
-    `waiting` is called each second until the server answers. An error that it raises cancels the command.
+    `waiting` is called each second until the server answers. An error that `waiting` raises cancels the command.
     """
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
@@ -125,8 +126,8 @@ def command(
 
 
 def _answer(connection: PGconn, text: str, waiting: Callable[[], object]) -> PGresult:
-    """Return the first result. Raises psycopg's errors."""
-    # Not PGconn.exec_, which keeps all threads of the process waiting for the server.
+    """Return the first result of a command. Raises psycopg's errors."""
+    # PGconn.exec_ is not used, because it blocks all threads of the process until the server answers.
     connection.send_query(text.encode())
     poller = select.poll()
     poller.register(connection.socket, select.POLLIN)
@@ -157,19 +158,22 @@ def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[A
 
 
 def run_together(connection: psycopg.Connection[Any], *statements: str) -> None:
-    """Run statements in one round trip. Raises RetriableError or PostgresError."""
+    """Run several statements in one round trip. Raises RetriableError or PostgresError."""
     text = "; ".join(statements)
     try:
-        # Several statements cannot be prepared, which the driver would do after some repetitions.
+        # Several statements in one text cannot be prepared, but the driver would try to do so after some repetitions.
         connection.execute(text.encode(), prepare=False)
     except load_driver().Error as error:
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
 
 
 def check_statement(connection: psycopg.Connection[Any], text: str) -> None:
-    """Have the server check that a text is one statement, and that it can run. Raises RetriableError or PostgresError."""
+    """Make the server check that a text is one statement, and that it can run.
+
+    Raises RetriableError or PostgresError.
+    """
     try:
-        # As a prepared statement, since a simple query may have several.
+        # A prepared statement must be one statement; a simple query may have several.
         connection.execute(text.encode(), prepare=True)
     except load_driver().Error as error:
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
@@ -181,14 +185,15 @@ def driver_error() -> type[psycopg.Error]:
 
 
 def translated(error: psycopg.Error, what: str) -> FencepostError:
-    """Return the error to raise: a RetriableError if a later attempt may succeed."""
+    """Return the error to raise for an error of psycopg: a RetriableError if a later attempt may succeed."""
     message = f"{what}: {_line(str(error))}"
     if error.sqlstate is None:
-        # An error of libpq itself: the connection broke.
+        # An error without SQLSTATE comes from libpq itself: the connection broke.
         return RetriableError(message)
     if error.sqlstate == _LOCK_NOT_AVAILABLE:
         message += ". Another transaction has locked a table (pg_locks tells which): it is tried again"
-    # The SQLSTATE is the same for every missing right, and the message is in the server's language.
+    # The SQLSTATE is the same for all missing rights, and the message is in the server's language, so neither shows
+    # that a policy is the cause.
     if error.diag.source_function == _CHECK_OF_POLICIES:
         message += (
             ". The stream has the rows that policies hide from the user as well: let the user read all of them (ALTER ROLE "

@@ -1,4 +1,4 @@
-"""PostgresSource: captures the changes of a PostgreSQL database, and keeps its transactions whole."""
+"""PostgresSource: captures the changes in a PostgreSQL database, and keeps its transactions together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class PostgresSourceConnector(SourceConnector):
-    """Captures the tables of one database, by one task."""
+    """Captures the tables of one database with one task."""
 
     default_transaction_boundary: ClassVar[str] = "connector"
 
@@ -46,9 +46,9 @@ class PostgresSourceConnector(SourceConnector):
         return DEFINITIONS
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, those that depend on others, and that the server's changes can be captured.
+        """Check each property, the properties that depend on others, and whether the server's changes can be captured.
 
-        A server that is not available does not make a configuration invalid: the task waits for it.
+        If the server is not available, the configuration is still valid: the task waits for the server.
         """
         values = super().validate(config)
         if not any(value.errors for value in values):
@@ -67,16 +67,16 @@ class PostgresSourceConnector(SourceConnector):
                 name = (error.name if isinstance(error, ConfigError) else None) or "database.hostname"
                 found = next((value for value in values if value.name == name), None)
                 if found is None:
-                    # A property that the connector does not have and refuses.
+                    # The error names a property that the connector does not define, but refuses.
                     found = ConfigValue(name, config.get(name))
                     values.append(found)
                 found.errors.append(str(error))
         return values
 
     def known_schemas(self, config: Config) -> dict[str, str]:
-        """Return the keys and values of the captured tables' events, as the tables are now.
+        """Return the DDL of the key and value columns of each topic, from the present columns of the captured tables.
 
-        None while the server cannot be asked.
+        If the tables cannot be read, this is logged and the result is empty.
         """
         parsed = PostgresConfig.parse(config)
         try:
@@ -100,12 +100,12 @@ class PostgresSourceConnector(SourceConnector):
         return [dict(self.context.configs())]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Return SUPPORTED, unless transactions end elsewhere than the database's."""
+        """Return SUPPORTED if Kafka transactions follow the database's transactions, as they do by default."""
         boundary = config.get(_BOUNDARY, "connector").strip().lower()
         return ExactlyOnceSupport.SUPPORTED if boundary == "connector" else ExactlyOnceSupport.UNSUPPORTED
 
     def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:  # noqa: ARG002
-        """Return SUPPORTED: transactions follow the database's."""
+        """Return SUPPORTED: Kafka transactions follow the database's transactions."""
         return ConnectorTransactionBoundaries.SUPPORTED
 
     def alter_offsets(
@@ -113,7 +113,7 @@ class PostgresSourceConnector(SourceConnector):
         config: Config,  # noqa: ARG002 - positions mean the same in all configurations
         offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
-        """Refuse offsets in another form than the connector writes. The slot is checked at the start."""
+        """Accept offsets in the connector's form, else raise DataError. The slot is checked when the task starts."""
         for _, offset in offsets:
             if offset is not None:
                 SourceState.of(offset)
@@ -127,7 +127,7 @@ def _schemas(connection: psycopg.Connection[Any], config: PostgresConfig) -> dic
 
 
 def _check_server(config: PostgresConfig) -> None:
-    """Raise ConfigError or PostgresError if the server is reachable but cannot be captured."""
+    """Raise ConfigError or PostgresError if the server is reachable, but its changes cannot be captured."""
     try:
         with config.connection.connect() as connection:
             check_primary(connection, config.connection)
@@ -136,7 +136,7 @@ def _check_server(config: PostgresConfig) -> None:
     except LoginRefusedError as error:
         raise ConfigError(str(error), name="database.password") from error
     except RetriableError as error:
-        _log.warning("The server of the connector could not be asked whether it can be captured: %s", error)
+        _log.warning("The server could not be asked whether its changes can be captured: %s", error)
         return
     if level != "logical":
         raise ConfigError(

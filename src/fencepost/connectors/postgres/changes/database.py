@@ -1,4 +1,4 @@
-"""The database that a task captures: all requests to it beside the stream."""
+"""The database that a task captures: all requests to it, except for the stream."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """The end of the server's log, and the bytes left until the slot is invalidated; None for no limit.
+    """The end of the server's log as an LSN, and how much log the slot may still keep.
 
-    `kept_wal_size` is max_slot_wal_keep_size, the limit itself, negative for none.
+    `wal_status` and `safe_wal_size` are the slot's columns in pg_replication_slots. `safe_wal_size` is the number of
+    bytes until the slot is invalidated, None for no limit. `kept_wal_size` is max_slot_wal_keep_size in bytes; it is
+    negative if there is no limit.
     """
 
     end: int
@@ -46,7 +48,7 @@ class LogStatus:
 
 
 class SourceDatabase:
-    """One connection for statements, opened when needed. For one thread.
+    """A connection for statements, which is opened when needed. Only one thread may use it.
 
     All methods raise RetriableError for temporary errors, after which they may be called again, and PostgresError.
     """
@@ -73,7 +75,7 @@ class SourceDatabase:
         return self._open
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection; the next call of a method opens another one."""
         if self._open is not None:
             with suppress(Exception):
                 self._open.close()
@@ -89,14 +91,14 @@ class SourceDatabase:
         return slots.find_slot(self.connection(), self._config.slot)
 
     def drop_slot(self, found: slots.Slot) -> None:
-        """Drop the connector's slot, as it was last seen.
+        """Drop the connector's slot, if it is still as it was last seen.
 
-        Raises RetriableError if it was replaced meanwhile, or is in use.
+        Raises RetriableError if the slot was replaced meanwhile, or is in use.
         """
         slots.drop_slot(self.connection(), found)
 
     def prepare_publication(self) -> dict[str, str]:
-        """Create the publication, or add tables to it, as the configuration says; return its parts."""
+        """Create the publication, or add tables to it, as the configuration says; return the publication's parts."""
         config, connection = self._config, self.connection()
         found = slots.publication_parts(connection, config.publication)
         try:
@@ -108,8 +110,8 @@ class SourceDatabase:
             if slots.publication_parts(connection, config.publication) == found:
                 raise
             raise RetriableError(
-                f"The publication {config.publication} was changed by somebody else, as another connector, at the same time: "
-                "it is looked at again"
+                f"The publication {config.publication} was changed by somebody else, for example another connector, at the same "
+                "time: it will be checked again"
             ) from error
         if left_out := slots.unpublished_operations(connection, config.publication):
             _log.warning(
@@ -119,7 +121,7 @@ class SourceDatabase:
                 ", ".join(left_out),
             )
         self._check_signals(connection)
-        self._check_left_out(connection)
+        self._check_uncapturable(connection)
         self.check_topics()
         return slots.publication_parts(connection, config.publication) or {}
 
@@ -139,8 +141,8 @@ class SourceDatabase:
                 "run ALTER PUBLICATION ... ADD TABLE, or correct the property"
             )
 
-    def _check_left_out(self, connection: psycopg.Connection[Any]) -> None:
-        """Refuse listed tables that cannot be captured, and warn once of those that patterns match."""
+    def _check_uncapturable(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse tables that are listed by name but cannot be captured; warn once if a pattern matches such tables."""
         found = left_out(connection, self._config)
         if (refused := refusal(found)) is not None:
             raise PostgresError(refused)
@@ -160,7 +162,7 @@ class SourceDatabase:
         return [name for name in names if self._config.captures(name)]
 
     def check_topics(self) -> None:
-        """Raise PostgresError if several captured tables have one name, or would write to one topic."""
+        """Raise PostgresError if several captured tables have the same name, or would write to the same topic."""
         names = self.member_tables()
         self._check_names(names)
         shared = shared_topic((name, self._config.topic(name)) for name in names)
@@ -178,8 +180,8 @@ class SourceDatabase:
     def hold(self, snapshot: SlotSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
         """Keep the captured tables unchanged until `snapshot` is closed; return the tables to read.
 
-        `parts` are the publication's parts before the slot was created. Raises RetriableError if the publication or its
-        tables have changed since.
+        `parts` are the publication's parts from before the slot was created. Raises RetriableError if the publication
+        or its tables have changed since then.
         """
         before = self.published()
         try:
@@ -201,9 +203,9 @@ class SourceDatabase:
             ) from cause
 
     def table_events(self, relation: Relation, remembered: KnownTypes = NO_TYPES) -> TableEvents | None:
-        """Return the event maker of a table, None if it has no events.
+        """Return the event maker of a table, None if the table has no events.
 
-        `remembered` are types that may be dropped by now.
+        `remembered` are types that may have been dropped meanwhile.
         """
         config = self._config
         if (
@@ -213,20 +215,20 @@ class SourceDatabase:
         ):
             self._empty.add(relation.name)
             _log.warning(
-                "The table %s has no columns to capture, so there are no events of it, also not of its rows that are "
-                "inserted or deleted: give it a column, or leave it out with table.exclude.list",
+                "The table %s has no columns to capture, so changes of its rows cause no events: add a column, correct "
+                "column.exclude.list, or leave the table out with table.exclude.list",
                 relation.name,
             )
         return table_events(self.connection(), relation, config, remembered)
 
     def user_types(self) -> SeenTypes:
-        """Return the user-made types of the columns of captured tables."""
+        """Return the user-defined types of the columns of captured tables."""
         return user_types(self.connection(), self._config.captures)
 
     def checked_state(self, state: SourceState) -> SourceState:
         """Check that the server can continue at an offset; return the offset's state, updated to the present.
 
-        Raises PositionLostError.
+        Raises PositionLostError if the server cannot continue there.
         """
         config = self._config
         found = slots.check_slot(self.slot(), config.slot, config.connection.database)
@@ -247,18 +249,19 @@ class SourceDatabase:
             )
         return replace(state, timeline=server.timeline, publication=after)
 
-    def tell_unpublished(self) -> None:
-        """Warn of captured tables that the publication lacks, when tables were created: their changes are not sent."""
+    def warn_of_unpublished(self) -> None:
+        """Warn about new captured tables that are not in the publication: their changes are not sent."""
         config, connection = self._config, self.connection()
-        self._check_left_out(connection)
+        self._check_uncapturable(connection)
         if config.autocreate is not Autocreate.FILTERED and not config.included:
-            # The publication alone defines the captured tables.
+            # Without an include list, only the publication defines the captured tables, so it lacks none of them.
             return
         present = {".".join(name) for name in slots.user_tables(connection)}
         created = {name for name in present - self._seen if config.captures(name)}
-        self._tell_missing(present)
+        self._warn_of_missing(present)
         self._seen = present
-        # The members are only requested when new tables exist: for thousands of tables that takes a while.
+        # The publication's tables are requested only when new tables exist: for thousands of tables the request takes
+        # long.
         unpublished = created and created - set(slots.member_tables(connection, config.publication))
         if not unpublished:
             return
@@ -275,8 +278,8 @@ class SourceDatabase:
             remedy,
         )
 
-    def _tell_missing(self, present: Collection[str]) -> None:
-        """Warn once of list entries without a table: they may be misspelled."""
+    def _warn_of_missing(self, present: Collection[str]) -> None:
+        """Warn once about entries of the include list that match no table: they may be misspelled."""
         names = [*present, *self._left_out, *self.member_tables()]
         missing = {entry.pattern for entry in self._config.included if not any(entry.fullmatch(name) for name in names)}
         if missing - self._missing:
@@ -289,7 +292,7 @@ class SourceDatabase:
     def published_parts(self, state: SourceState) -> dict[str, str]:
         """Return the parts of the publication.
 
-        Raises PositionLostError if it lacks a part that it had at the offset.
+        Raises PositionLostError if the publication lacks a part that it had when the offset was written.
         """
         name, connection = self._config.publication, self.connection()
         parts = slots.publication_parts(connection, name)
@@ -300,26 +303,29 @@ class SourceDatabase:
         return parts
 
     def stream(self, decoder: Decoder, committed: Position) -> ReplicationStream:
-        """Start streaming from the decoder's position; report to the server that all up to `committed` is in Kafka."""
+        """Start streaming from the decoder's position.
+
+        Report to the server that all changes up to `committed` are in Kafka.
+        """
         config = self._config
         _log.info("Reading the slot %s from %s", config.slot, decoder.position)
         return ReplicationStream(config.connection, config.slot, config.publication, decoder, committed)
 
     def act(self, statement: str, timeout_s: float) -> None:
-        """Run a user's statement in a transaction, with the tables of the user's schema and of public."""
+        """Run a user's statement in a transaction. Its search path is the user's own schema, and then public."""
         connection = self.connection()
         try:
             with connection.transaction():
                 query(connection, "SELECT set_config('search_path', '\"$user\", public', true)")
                 query(connection, "SELECT set_config('row_security', 'on', true)")
                 query(connection, "SELECT set_config('statement_timeout', %s, true)", [str(int(timeout_s * 1000))])
-                # It may be several statements, which cannot be prepared.
+                # The text may contain several statements, which cannot be prepared.
                 connection.execute(statement.encode(), prepare=False)
         except driver_error() as error:
             raise translated(error, "The statement could not be run") from error
 
     def log_status(self) -> LogStatus:
-        """Return the position of the end of the server's log, and its limit."""
+        """Return the end of the server's log, and how much log the slot may still keep."""
         ((end, status, safe, kept),) = query(
             self.connection(),
             "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn, s.wal_status, s.safe_wal_size, o.setting::bigint << 20 "
@@ -355,10 +361,13 @@ class SourceDatabase:
 
 
 class SlotSnapshot:
-    """A new slot, and the database at the slot's position, until this is closed."""
+    """A new slot, and a view of the database at the slot's position, until this object is closed."""
 
     def __init__(self, config: PostgresConfig, stopping: Callable[[], bool]) -> None:
-        """Create the slot. Raises RetriableError, also once `stopping` returns True, and PostgresError."""
+        """Create the slot.
+
+        Raises PostgresError, and RetriableError for temporary errors and when `stopping` returns True.
+        """
         self._config = config
         self._holder: psycopg.Connection[Any] | None = None
         self._replication = _Replication(config)
@@ -374,12 +383,12 @@ class SlotSnapshot:
             raise
 
     def hold(self, tables: Sequence[slots.PublishedTable]) -> Sequence[slots.PublishedTable]:
-        """Keep tables unchanged until this is closed. Return those that existed at the slot's position."""
+        """Keep tables unchanged until this object is closed. Return the tables that existed at the slot's position."""
         self._holder = self._config.connection.connect()
         return held_tables.hold(self._holder, self.name, tables)
 
     def session(self) -> held_tables.SnapshotSession:
-        """Return a session that reads the snapshot, also on executors."""
+        """Return a session that reads the snapshot. Sessions can also be used on executors."""
         return held_tables.SnapshotSession(self._config.connection, self.name, self._holder)
 
     def close(self) -> None:
@@ -394,7 +403,7 @@ def _definitions(tables: Sequence[slots.PublishedTable]) -> list[slots.Published
 
 
 class _Replication:
-    """A connection for commands of replication."""
+    """A connection for replication commands."""
 
     def __init__(self, config: PostgresConfig) -> None:
         self.connection = config.connection.connect_for_replication()

@@ -1,4 +1,4 @@
-"""The properties of PostgresSource and their checks, with Debezium's names where they mean the same."""
+"""The properties of PostgresSource and their checks. Names are Debezium's if the meaning is the same."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _T, _I = ConfigDef.Type, ConfigDef.Importance
 
 
 class SnapshotMode(StrEnum):
-    """The values of `snapshot.mode`: how a connector without offsets starts. NEVER is an old name of NO_DATA."""
+    """The values of `snapshot.mode`: how a connector without offsets starts. NEVER is an old name for NO_DATA."""
 
     INITIAL = "initial"
     NO_DATA = "no_data"
     NEVER = "never"
 
 
-# Debezium's other values, and what to do instead.
+# The values of Debezium's `snapshot.mode` that are not supported, each with advice.
 _OTHER_MODES: Final = {
     "always": "delete the connector's offsets and the slot before a start that is to read all rows again",
     "initial_only": "use initial, and delete the connector once its lag is 0",
@@ -135,50 +135,60 @@ DEFINITIONS: Final = (
     )
     .define(
         "database.sslmode", _T.STRING, "prefer", _I.MEDIUM,
-        "Whether the connection uses TLS, as libpq's sslmode: disable, allow, prefer, require, verify-ca or verify-full.",
+        "Whether the connection uses TLS, by the values of libpq's sslmode: disable, allow, prefer, require, "
+        "verify-ca or verify-full.",
         validator=one_of(["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]),
     )
-    .define("database.sslrootcert", _T.STRING, None, _I.MEDIUM, "The file with the certificates to verify the server.")
+    .define(
+        "database.sslrootcert", _T.STRING, None, _I.MEDIUM,
+        "The file with the CA certificates that verify the server's certificate.",
+    )
     .define("database.sslcert", _T.STRING, None, _I.MEDIUM, "The file with the client's certificate.")
     .define("database.sslkey", _T.STRING, None, _I.MEDIUM, "The file with the client's private key.")
     .define("database.sslpassword", _T.PASSWORD, None, _I.MEDIUM, "The password of the client's private key.")
     .define(
         "topic.prefix", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
-        "The name of the server in topics and events: changes of public.orders go to the topic PREFIX.public.orders. "
-        "Offsets are kept under it, so it must not change, and no other connector may have it.",
+        "A name for the database in topics and events: changes of public.orders go to the topic PREFIX.public.orders. "
+        "Source offsets are stored under it, so it must not change, and no other connector may have the same.",
         validator=_prefix,
     )
     .define(
-        "plugin.name", _T.STRING, "pgoutput", _I.MEDIUM, "The server's output plugin; pgoutput is the one supported.",
+        "plugin.name", _T.STRING, "pgoutput", _I.MEDIUM,
+        "The server's logical decoding plugin; only pgoutput is supported.",
         validator=one_of(["pgoutput"]),
     )
     .define(
-        "slot.name", _T.STRING, "debezium", _I.MEDIUM, "The replication slot. It is created with the first snapshot.",
+        "slot.name", _T.STRING, "debezium", _I.MEDIUM,
+        "The name of the replication slot, which is created with the first snapshot.",
         validator=_slot_name,
     )
     .define(
         "slot.failover", _T.BOOLEAN, False, _I.LOW,
-        "Whether the slot is created as one that is synchronized to standbys, so that it is there after a failover; "
-        "PostgreSQL 17 or newer.",
+        "Whether the replication slot is created as a failover slot, which PostgreSQL synchronizes to standbys, so "
+        "that it exists after a failover. Requires PostgreSQL 17.",
     )
     .define(
-        "publication.name", _T.STRING, "dbz_publication", _I.MEDIUM, "The publication that says what the stream has.",
+        "publication.name", _T.STRING, "dbz_publication", _I.MEDIUM,
+        "The publication whose changes the connector streams.",
         validator=not_blank,
     )
     .define(
         "publication.autocreate.mode", _T.STRING, "all_tables", _I.MEDIUM,
-        "What is done about a missing publication: all_tables creates one for all tables, which needs a superuser; filtered "
-        "creates one for the captured tables, and adds tables to it later; disabled fails.",
+        "What happens if the publication is missing. all_tables: a publication for all tables is created, which needs "
+        "a superuser. filtered: a publication for the captured tables is created, and tables are added to it later. "
+        "disabled: the connector fails.",
         validator=one_of([str(mode) for mode in Autocreate]),
     )
     .define(
         "table.include.list", _T.LIST, "", _I.HIGH,
-        "Regular expressions for the tables to capture, each matched with the whole of SCHEMA.TABLE. By default all.",
+        "Regular expressions for the tables to capture, each matched with the whole of SCHEMA.TABLE. Empty: all "
+        "tables.",
         validator=_patterns,
     )
     .define(
         "table.exclude.list", _T.LIST, "", _I.MEDIUM,
-        "Regular expressions for tables not to capture. Not allowed together with table.include.list.",
+        "Regular expressions for the tables not to capture, each matched with the whole of SCHEMA.TABLE. Not allowed "
+        "together with table.include.list.",
         validator=_patterns,
     )
     .define(
@@ -188,21 +198,23 @@ DEFINITIONS: Final = (
     )
     .define(
         "snapshot.mode", _T.STRING, "initial", _I.MEDIUM,
-        "What a connector without offsets begins with: initial reads all rows once; no_data, also called never, begins "
-        "with the stream.",
+        "How a connector without source offsets begins. initial: with a snapshot of all rows, and then with the "
+        "stream of changes. no_data, also called never: with the stream of changes.",
         validator=_snapshot_mode,
     )
     .define(
         "message.key.columns", _T.STRING, None, _I.MEDIUM,
-        "Columns that are the key of a table's events instead of its replica identity, as TABLE:COLUMN,COLUMN;TABLE:COLUMN, "
-        "where TABLE is a regular expression matched with the whole of SCHEMA.TABLE; the first that matches counts. The "
-        "columns must be part of the replica identity, or that is FULL: otherwise deletes would have no key.",
+        "The columns that become the key of a table's events, instead of the columns of its replica identity. The "
+        "form is TABLE:COLUMN,COLUMN;TABLE:COLUMN, where TABLE is a regular expression matched with the whole of "
+        "SCHEMA.TABLE; the first that matches counts. The columns must belong to the replica identity, or the table "
+        "must have REPLICA IDENTITY FULL: otherwise deletes would have no key.",
         validator=_key_columns,
     )
     .define(
         "message.prefix.include.list", _T.LIST, "", _I.LOW,
-        "Regular expressions for the prefixes of logical messages (pg_logical_emit_message) to capture, each matched with "
-        "the whole prefix. By default all. Their topic is topic.prefix and .message; PostgreSQL 14 or newer.",
+        "Regular expressions for the prefixes of the logical messages (pg_logical_emit_message) to capture, each "
+        "matched with the whole prefix. Empty: all. Messages go to the topic PREFIX.message, where PREFIX is "
+        "topic.prefix. Requires PostgreSQL 14.",
         validator=_patterns,
     )
     .define(
@@ -213,76 +225,83 @@ DEFINITIONS: Final = (
     )
     .define(
         "heartbeat.interval.ms", _T.LONG, 0, _I.MEDIUM,
-        "After how many milliseconds a record with the time is written to the topic of heartbeats; 0 for none. The slot "
-        "advances without it.",
+        "The time between two heartbeats, in milliseconds; 0: no heartbeats. A heartbeat is a record with the time in "
+        "the topic of heartbeats. The replication slot advances without heartbeats, too.",
         validator=at_least(0),
     )
     .define(
         "heartbeat.action.query", _T.STRING, None, _I.LOW,
-        "A statement to run in the database once in each heartbeat.interval.ms. It has a quarter of that, at most 5 s. One "
-        "that fails is logged, and run again the next time.",
+        "An SQL statement that runs in the database once in each heartbeat.interval.ms. It may take a quarter of this "
+        "interval, at most 5 s. If it fails, this is logged, and it runs again at the next heartbeat.",
         validator=not_blank,
     )
     .define(
         "topic.heartbeat.prefix", _T.STRING, "__debezium-heartbeat", _I.LOW,
-        "The topic of heartbeats is this, a dot and topic.prefix.", validator=_prefix,
+        "The prefix of the topic of heartbeats, whose name is this prefix, a dot and topic.prefix.", validator=_prefix,
     )
     .define(
         "signal.data.collection", _T.STRING, None, _I.LOW,
-        "The table, as SCHEMA.TABLE, whose inserted rows are signals, such as for an incremental snapshot. It has three "
-        "columns: id, type and data. Its events go to a topic if it is captured.",
+        "The signaling table, as SCHEMA.TABLE. A row that is inserted into it is a signal, for example for an "
+        "incremental snapshot. The table has the columns id, type and data. If it is captured, its events also go to "
+        "its topic.",
         validator=_signal_table,
     )
     .define(
         "signal.enabled.channels", _T.LIST, "source", _I.LOW,
-        "Where signals come from: source, the table, is the one supported.", validator=_channels,
+        "Where signals come from. Only source is supported: the table of signal.data.collection.", validator=_channels,
     )
     .define(
         "incremental.snapshot.chunk.size", _T.INT, 1024, _I.LOW,
-        "How many rows an incremental snapshot reads at once. They are kept in memory.", validator=at_least(1),
+        "The number of rows that an incremental snapshot reads at once and keeps in memory.", validator=at_least(1),
     )
     .define(
         "tombstones.on.delete", _T.BOOLEAN, True, _I.MEDIUM,
-        "Whether a record with the key and no value follows each delete, so that compaction removes the key.",
+        "Whether each delete is followed by a tombstone, a record with the key and a null value, so that compaction "
+        "removes the key.",
     )
     .define(
         "skipped.operations", _T.LIST, "none", _I.LOW,
-        "Operations without events: c (insert), u (update), d (delete), t (truncate), or none.", validator=_operations,
+        "The operations that write no events: c (insert), u (update), d (delete), t (truncate), or none.",
+        validator=_operations,
     )
     .define(
         "decimal.handling.mode", _T.STRING, "precise", _I.MEDIUM,
-        "How numeric is represented: precise (decimals, or a struct where the scale varies), double or string.",
+        "How values of type numeric are represented. precise: as decimals, or as a struct if the scale varies. "
+        "double: as DOUBLE. string: as text.",
         validator=one_of([str(mode) for mode in DecimalHandling]),
     )
     .define(
         "interval.handling.mode", _T.STRING, "string", _I.LOW,
-        "How intervals are represented: string in ISO 8601, exactly; numeric in microseconds, a month as 30.4375 days.",
+        "How values of type interval are represented. string: in ISO 8601, exactly. numeric: in microseconds, where a "
+        "month counts as 30.4375 days.",
         validator=one_of([str(mode) for mode in IntervalHandling]),
     )
     .define(
         "time.precision.mode", _T.STRING, "adaptive", _I.LOW,
-        "How date, time and timestamp are represented: adaptive in milliseconds if the column has up to 3 digits of a "
-        "second, else in microseconds; adaptive_time_microseconds likewise, but time always in microseconds; microseconds "
-        "always so; connect as Connect's logical types, in milliseconds; isostring as texts.",
+        "How values of type date, time and timestamp are represented. adaptive: time and timestamp in milliseconds if "
+        "the column has up to 3 fractional digits, else in microseconds. adaptive_time_microseconds: as adaptive, but "
+        "time always in microseconds. microseconds: time and timestamp always in microseconds. connect: as Connect's "
+        "logical types, in milliseconds. isostring: as text in ISO 8601.",
         validator=_time_precision,
     )
     .define(
         "unavailable.value.placeholder", _T.STRING, "__debezium_unavailable_value", _I.LOW,
-        "Stands for a large value that an update left unchanged, and that the server therefore did not send.",
+        "The text in place of a large value that an update did not change: the server does not send such values.",
     )
     .define(
         "provide.transaction.metadata", _T.BOOLEAN, False, _I.LOW,
-        "Whether each change tells its transaction and its place there, and BEGIN and END of each transaction, with the "
-        "number of its events, go to the topic of transactions.",
+        "Whether each event contains its transaction's id and its position in the transaction. Then a record for "
+        "BEGIN and one for END of each transaction, with the number of its events, go to the topic of transactions.",
     )
     .define(
         "topic.transaction", _T.STRING, "transaction", _I.LOW,
-        "The topic of transactions is topic.prefix, a dot and this.", validator=_prefix,
+        "The last part of the name of the topic of transactions, which is topic.prefix, a dot and this text. See "
+        "provide.transaction.metadata.", validator=_prefix,
     )
     .define(
         "transaction.split.interval.ms", _T.LONG, None, _I.LOW,
-        "After how many milliseconds a source transaction that is still being read may be committed in parts. Unset: "
-        "never; one that does not fit transaction.timeout.ms fails the task.",
+        "After how many milliseconds a source transaction that is still being read may be committed to Kafka in "
+        "parts. Unset: never; a source transaction that takes longer than transaction.timeout.ms fails the task.",
         validator=at_least(1),
     )
 )  # fmt: skip

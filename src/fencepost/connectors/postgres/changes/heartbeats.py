@@ -1,4 +1,4 @@
-"""Heartbeats: a record with the time, and a statement that runs before it, once in each `heartbeat.interval.ms`."""
+"""Heartbeats: once in each `heartbeat.interval.ms`, a statement runs, and then a record with the time is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fencepost.connectors.postgres.changes.config import PostgresConfig
 from fencepost.connectors.postgres.changes.database import SourceDatabase
 from fencepost.connectors.postgres.changes.events.batches import heartbeat
 
-# A statement that waits for a lock blocks the task's reads; and between two heartbeats there must be time for a read.
+# The limits of a statement's duration, in seconds and as a share of the interval. A statement, which may wait for a
+# lock, blocks the task's reads, and between two heartbeats there must be time for a read.
 _ACTION_S: Final = 5.0
 _ACTION_SHARE: Final = 0.25
 
@@ -35,9 +36,9 @@ class Heartbeats:
         return time.monotonic() >= self._next
 
     def act(self) -> None:
-        """Run `heartbeat.action.query` if it is due.
+        """Run `heartbeat.action.query` if a heartbeat is due.
 
-        A failure is logged, and the statement runs again the next time: heartbeats do not depend on it.
+        A failure is logged, and the statement runs again at the next heartbeat: the record is written in any case.
         """
         action = self._config.heartbeat_action
         if action is None or time.monotonic() < self._next_action:

@@ -1,8 +1,9 @@
 """Keeps tables unchanged while the first snapshot reads them.
 
-A command that rewrites a table, such as TRUNCATE or a change of a column's type, makes it look empty to all older
-snapshots: a later read would find no rows, and the stream does not have them either. So a transaction locks the tables
-until their rows are committed. A table that was rewritten before it was locked is detected by the number of its file.
+A command that rewrites a table, such as TRUNCATE or a change of a column's type, makes the table look empty to all
+older snapshots: a later read would find no rows, and the stream does not contain these rows either. So a transaction
+locks the tables until their rows are committed. A table that was rewritten before it was locked is detected by its
+changed file number (relfilenode).
 
 https://www.postgresql.org/docs/current/mvcc-caveats.html
 """
@@ -20,8 +21,8 @@ from fencepost.connectors.postgres.changes.slot.slot import PublishedTable
 if TYPE_CHECKING:
     import psycopg
 
-# A command that waits for a table also blocks later readers of it. If it waits for the snapshot itself, both would wait
-# forever.
+# A command that waits for a table also blocks later readers of the table. Without a timeout, the snapshot and such a
+# command could wait for each other forever.
 _LOCK_TIMEOUT: Final = "5s"
 
 
@@ -38,16 +39,16 @@ def adopt(connection: psycopg.Connection[Any], snapshot: str) -> None:
 
 
 class SnapshotSession:
-    """Reads of an exported snapshot.
+    """Reads from an exported snapshot.
 
-    Tables that are held are read over the connection that holds them, one at a time. It is not pickled: on executors
-    each reader opens its own connection.
+    Tables that are held are read one at a time, over the connection that holds them. That connection is not pickled: on
+    executors, each reader opens its own connection.
     """
 
     def __init__(
         self, settings: ConnectionSettings, snapshot: str, holder: psycopg.Connection[Any] | None = None
     ) -> None:
-        """`holder` has adopted the snapshot."""
+        """`holder` is a connection that has adopted the snapshot."""
         self._settings = settings
         self._snapshot = snapshot
         self._holder = holder
@@ -67,9 +68,11 @@ class SnapshotSession:
 
 
 def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False) -> None:
-    """Let statements of a connection, or only of its transaction, raise RetriableError after a long wait for a lock.
+    """Make a connection's statements raise RetriableError after a long wait for a lock.
 
-    A deadlock between two connections of a task is invisible to the server.
+    With `local`, only the statements of the current transaction raise it.
+
+    A limit is necessary because the server cannot see a deadlock between two connections of a task.
     """
     query(connection, f"SET {'LOCAL ' if local else ''}lock_timeout = '{_LOCK_TIMEOUT}'")
 
@@ -77,7 +80,7 @@ def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False
 def hold(
     connection: psycopg.Connection[Any], snapshot: str, tables: Sequence[PublishedTable]
 ) -> Sequence[PublishedTable]:
-    """Lock tables until the connection is closed. Return the tables that existed at the snapshot; others had no rows.
+    """Lock tables until the connection is closed. Return the tables that existed when the snapshot was taken.
 
     Raises RetriableError if a lock takes too long, or a table was rewritten after the snapshot, and PostgresError.
     """
@@ -86,16 +89,16 @@ def hold(
 
 
 def lock_unaltered(connection: psycopg.Connection[Any], tables: Sequence[PublishedTable]) -> Sequence[PublishedTable]:
-    """Lock tables until the end of the transaction, which reads a snapshot.
+    """Lock tables until the end of the connection's transaction, which has adopted a snapshot.
 
-    Return the tables that existed at the snapshot.
+    Return the tables that existed when the snapshot was taken: later tables have no rows in it.
 
     Raises RetriableError if a lock takes too long, or a table was rewritten after the snapshot, and PostgresError.
     """
     if tables:
-        # Not LOCK TABLE, which needs SELECT on all columns.
+        # LOCK TABLE is not used, because it needs SELECT on all columns.
         query(connection, "; ".join(f"SELECT FROM {table.sql()} LIMIT 0" for table in tables))
-    # Columns of the catalog show the snapshot's state, pg_relation_filenode the present one.
+    # Columns of the catalog show the state at the snapshot; pg_relation_filenode shows the present state.
     rows = query(
         connection,
         "WITH held AS (SELECT t.oid, coalesce(p.relid, t.oid) AS part FROM unnest(%s::oid[]) t(oid) "

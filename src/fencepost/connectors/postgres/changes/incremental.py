@@ -1,7 +1,7 @@
-"""The progress of incremental snapshots: the tables still to read, and the key to continue after.
+"""The progress of incremental snapshots: the tables that are still to be read, and the key after which to continue.
 
-It is part of the source offset, so a chunk of rows and the progress after it are in one Kafka transaction, and a killed
-task resumes in the middle of a table.
+The progress is part of the source offset. So a chunk of rows and the progress after it are in one Kafka transaction,
+and a task that was killed resumes in the middle of a table.
 
     no tables --requested--> tables --began--> key, end --advanced--> last ... --table_done--> the next table, or none
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 Key = tuple[str, ...]
-"""The values of a key's columns as PostgreSQL's texts."""
+"""The values of the key columns of a row, in PostgreSQL's text format."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table to read, and the signal that requested it. `condition` is SQL, None for all rows."""
+    """A table to read, and the signal that requested this. `condition` is SQL, None for all rows."""
 
     table: str
     signal: str
@@ -30,8 +30,9 @@ class TableRead:
 class SnapshotProgress:
     """The tables to read; the first one is being read.
 
-    `key` describes the columns of its key, empty if reading has not begun; `last` is the key of the last written row,
-    None before the first; `end` was the greatest key at the start. Later rows are in the stream.
+    `key` describes the key columns of the first table; it is empty if reading has not begun. `last` is the key of the
+    last written row, None before the first row. `end` is the greatest key when reading began: rows after it are in the
+    stream.
     """
 
     tables: tuple[TableRead, ...] = ()
@@ -42,40 +43,40 @@ class SnapshotProgress:
 
     @property
     def active(self) -> bool:
-        """Whether there is something to read now."""
+        """Whether there is a table to read now."""
         return bool(self.tables) and not self.paused
 
     def requested(self, reads: Iterable[TableRead]) -> SnapshotProgress:
         """Return the progress with more tables added at the end."""
         return replace(self, tables=(*self.tables, *reads))
 
-    def stopped(self, meant: Callable[[str], bool]) -> SnapshotProgress:
-        """Return the progress without the tables for which `meant` is true."""
-        left = tuple(read for read in self.tables if not meant(read.table))
+    def stopped(self, is_stopped: Callable[[str], bool]) -> SnapshotProgress:
+        """Return the progress without the tables for which `is_stopped` returns True."""
+        left = tuple(read for read in self.tables if not is_stopped(read.table))
         if not left:
             return SnapshotProgress()
         kept = replace(self, tables=left)
         return kept if left[0] == self.tables[0] else _anew(kept)
 
-    def resting(self, *, paused: bool) -> SnapshotProgress:
+    def with_pause(self, *, paused: bool) -> SnapshotProgress:
         """Return the progress, paused or resumed."""
         return replace(self, paused=paused)
 
     def began(self, key: tuple[str, ...], end: Key) -> SnapshotProgress:
-        """Return the progress at the start of the first table."""
+        """Return the progress when reading of the first table begins."""
         return replace(self, key=key, last=None, end=end)
 
     def advanced(self, last: Key) -> SnapshotProgress:
-        """Return the progress after the row whose key is `last`."""
+        """Return the progress after the row with the key `last`."""
         return replace(self, last=last)
 
     def table_done(self) -> SnapshotProgress:
-        """Return the progress after the first table."""
+        """Return the progress when the first table is done."""
         left = self.tables[1:]
         return _anew(replace(self, tables=left)) if left else SnapshotProgress()
 
     def text(self) -> str | None:
-        """Return the JSON for a source offset, None if no table is to be read."""
+        """Return the progress as JSON for a source offset, None if there is no table to read."""
         if not self.tables:
             return None
         kept = {
@@ -104,7 +105,7 @@ class SnapshotProgress:
 
 
 NOTHING: Final = SnapshotProgress()
-"""No table is to be read."""
+"""The progress when there is no table to read."""
 
 
 def _anew(progress: SnapshotProgress) -> SnapshotProgress:

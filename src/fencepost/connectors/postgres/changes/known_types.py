@@ -1,8 +1,8 @@
-"""The user-made types, as the source offset keeps them: a change may be read after its types were dropped.
+"""The user-defined types, as the source offset stores them: a change may be read after its types were dropped.
 
-The stream gives a column's type as a number (OID), and the server's catalog explains only the types that still exist.
-So the offset keeps the definitions of the types of all captured tables. PostgreSQL's own types are not kept: they
-cannot be dropped.
+The stream contains a column's type as a number (OID), and the server's catalog defines only the types that still exist.
+So the offset stores the definitions of the types of all captured tables. PostgreSQL's own types are not stored, because
+they cannot be dropped.
 """
 
 from __future__ import annotations
@@ -19,27 +19,30 @@ FIRST_USER_OID: Final = 16384
 """Types with a lower OID are part of PostgreSQL."""
 
 KnownTypes = Mapping[int, TypeInfo]
-"""Types by their OIDs."""
+"""Definitions of types by their OIDs."""
 
 NO_TYPES: Final[KnownTypes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTypes:
-    """The user-made types of captured tables. Changes that end after `lsn` have these types, or newer ones."""
+    """The user-defined types of captured tables.
+
+    Transactions that commit after the WAL position `lsn` use only these types, and types that were created later.
+    """
 
     types: KnownTypes
     lsn: int
 
 
 def types_text(types: KnownTypes) -> str:
-    """Return the JSON that a source offset keeps: `{OID: [base, modifier of the base, element]}`."""
+    """Return the JSON that a source offset stores: `{OID: [base, modifier of the base, element]}`."""
     kept = {str(oid): [info.base, info.base_modifier, info.element] for oid, info in sorted(types.items())}
     return json.dumps(kept, separators=(",", ":"))
 
 
 def parse_types(text: str) -> dict[int, TypeInfo]:
-    """Return the types of a text. Raises ValueError if it is invalid."""
+    """Return the types in the JSON of a source offset. Raises ValueError if the text is invalid."""
     try:
         return {int(oid): _info(*parts) for oid, parts in json.loads(text).items()}
     except (TypeError, AttributeError) as error:

@@ -1,4 +1,7 @@
-"""Relations that `table.include.list` matches but whose changes the log lacks, or has under another name."""
+"""Relations that match `table.include.list`, but that cannot be captured.
+
+The stream lacks their changes, or has them under the name of another relation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _JDBC: Final = "List the tables that it reads, or read it with JdbcSource"
-# The kinds of relations, by kind or persistence in pg_class, with advice.
+# The kinds of relations, by their kind or persistence in pg_class, each with advice.
 _KINDS: Final = {
     "v": f"a view, of which the server's log has no changes. {_JDBC}",
     "m": f"a materialized view, of which the publication has no changes. {_JDBC}",
@@ -24,11 +27,11 @@ _KINDS: Final = {
     "create the publication with publish_via_partition_root",
 }
 _VIA_ROOT: Final = "a partition of {root}, under whose name the publication sends its changes (publish_via_partition_root). List {root}"
-# A connector without a list leaves these out silently.
+# A connector without an include list leaves these kinds out silently.
 _OF_EVERYBODY: Final = ("v", "m")
 
-# `roots` are the partitioned parents of a relation; `sent` shows whether the publication sends its changes under the
-# name of one of them, or, if it is partitioned itself, under its own.
+# `roots` are the partitioned parents of a relation. `sent` shows whether the publication sends the relation's changes
+# under the name of a parent or, if the relation is partitioned itself, under its own name.
 _RELATIONS: Final = """
 SELECT n.nspname || '.' || c.relname, c.relkind::text, c.relpersistence::text, coalesce(a.roots, '{}'), coalesce(a.sent, false)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL (
@@ -46,7 +49,7 @@ ORDER BY 1
 class LeftOut:
     """A relation that matches the configuration but cannot be captured.
 
-    `named`: the list has its name, not only a pattern.
+    `named` says that the list contains the relation's name itself, not only a pattern that matches it.
     """
 
     name: str
@@ -58,9 +61,9 @@ class LeftOut:
 
 
 def left_out(connection: psycopg.Connection[Any], config: PostgresConfig) -> list[LeftOut]:
-    """Return the relations that match the properties but are not captured. Raises RetriableError or PostgresError."""
+    """Return the relations that match the properties but cannot be captured. Raises RetriableError or PostgresError."""
     rows = query(connection, _RELATIONS, [config.publication])
-    # Partitioned tables whose changes arrive under the names of partitions.
+    # These are partitioned tables whose changes arrive under the names of their partitions.
     covered = {root for name, kind, _, roots, _ in rows if kind == "r" and config.captures(name) for root in roots}
     found = []
     for name, kind, persistence, roots, sent in rows:
@@ -81,7 +84,7 @@ def left_out(connection: psycopg.Connection[Any], config: PostgresConfig) -> lis
 
 
 def refusal(relations: Sequence[LeftOut]) -> str | None:
-    """Return the error for a list that names some of these, None if it names none."""
+    """Return an error message if the include list names some of these relations, None if it does not."""
     named = [str(relation) for relation in relations if relation.named]
     if not named:
         return None

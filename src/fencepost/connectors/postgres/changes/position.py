@@ -1,8 +1,9 @@
-"""Positions in a server's write-ahead log, and the source offsets that keep them.
+"""Positions in a server's write-ahead log, and the source offsets that store them.
 
-A position is the end of the last transaction that was read completely, and, if a part of the next transaction was read
-too, its commit LSN and the number of changes read. An LSN alone does not identify a change: all rows of one COPY share
-one. The server always sends whole transactions again, in the order of their commits, so counting finds the change.
+A position is the end of the last transaction that was read completely. If a part of the next transaction was read too,
+the position also has that transaction's commit LSN and the number of its changes that were read. An LSN alone does not
+identify a change, because all rows of one COPY share one LSN. But counting finds the change: the server always sends
+transactions in commit order, and after a restart of the stream it sends the whole transaction again.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ TYPES: Final = "types"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """All transactions that end at or before `lsn`, and `changes` changes of the one that commits at `commit_lsn`.
+    """All transactions that end by `lsn`, and the first `changes` changes of the transaction at `commit_lsn`.
 
-    `commit_lsn` and `changes` are 0 between transactions. Positions are ordered as the log is.
+    `commit_lsn` and `changes` are 0 between transactions. Positions are ordered in the same way as the log.
     """
 
     lsn: int
@@ -48,9 +49,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PartialTransaction:
-    """A transaction that was partly read: the number of events of each table so far.
+    """A transaction that was partly read: how many events of each table were read so far.
 
-    `commit_us` is when it was committed, in microseconds since 1970.
+    `commit_us` is the time of the commit, in microseconds since 1970.
     """
 
     commit_lsn: int
@@ -63,11 +64,11 @@ class PartialTransaction:
 class SourceState:
     """The content of a source offset: a position, and the server, slot and publication that it belongs to.
 
-    `position` is None until the first snapshot is committed: the slot then belongs to the connector alone, and is
-    replaced. `publication` are the parts of the publication, each with a mark (see `slot.publication_parts`); None
-    accepts any publication at the next start. `transaction` is the transaction around a position, if its events are
-    counted. `incremental` is the progress of incremental snapshots. `types` are the user-made types of the columns of
-    captured tables.
+    `position` is None until the first snapshot is committed. Until then only the connector uses the slot, so the slot
+    may be replaced. `publication` has the parts of the publication, each with a mark that changes when the part is
+    altered (see `slot.publication_parts`); None accepts any publication at the next start. `transaction` is the
+    transaction in which the position lies, if its events are counted. `incremental` is the progress of incremental
+    snapshots. `types` are the user-defined types of the columns of captured tables.
     """
 
     slot: str
@@ -105,6 +106,8 @@ class SourceState:
     @classmethod
     def of(cls, offset: Mapping[str, Any]) -> SourceState:
         """Return the state in a source offset. Raises DataError if it is invalid."""
+        if SLOT not in offset and isinstance(offset.get(LSN), int):
+            raise _of_debezium(offset)
         for name, kind in ((SLOT, str), (SYSTEM, str), (TIMELINE, int)):
             _require(offset, name, kind)
         publication = None if offset.get(PUBLICATION) is None else _parts(offset)
@@ -125,7 +128,7 @@ class SourceState:
 
 
 def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parts of a publication. Offsets have no nested values, so they are JSON text."""
+    """Return the parts of a publication, which an offset stores as JSON text, because offsets have no nested values."""
     try:
         parts = json.loads(offset[PUBLICATION])
     except (TypeError, ValueError):
@@ -170,6 +173,16 @@ def _transaction(offset: Mapping[str, Any], commit_lsn: int) -> PartialTransacti
             f"The field {TRANSACTION} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
             "count the transaction's events from there on"
         ) from None
+
+
+def _of_debezium(offset: Mapping[str, Any]) -> DataError:
+    """Return the error for an offset of Debezium's connector, which has an LSN as a number, and no slot."""
+    return DataError(
+        f"The source offset {dict(offset)} was written by Debezium's connector in Java, and PostgresSource cannot continue "
+        "there. If the connector is to run in Java, put the same jars into plugin.path of each worker of the group, and restart "
+        "the workers that lack them. To continue with PostgresSource, set snapshot.mode=no_data and remove the offset while "
+        "nothing changes"
+    )
 
 
 def _require(offset: Mapping[str, Any], name: str, kind: type) -> None:

@@ -9,14 +9,14 @@ offset goes through these phases; a task whose offset has a position starts with
       |               | below, creates one   | position
       +---- snapshot.mode=no_data -----------> STREAMING
 
-The offset of CLAIMED means that the slot belongs to the connector alone. All rows of the snapshot and the offset with
-the slot's position are one Kafka transaction: an interrupted attempt leaves only the slot behind, and the next one,
-which finds the same offset, replaces the slot and starts over. Before it drops the slot it commits the offset again,
-and then drops only the slot that it saw before: an instance that was overtaken without noticing cannot commit, and does
-not touch the newer instance's slot.
+The offset of CLAIMED means that only the connector uses the slot. All rows of the snapshot, and the offset with the
+slot's position, are in one Kafka transaction. So an interrupted attempt leaves only the slot behind. The next attempt
+finds the same offset, replaces the slot and starts over. Before it drops the slot, it commits the offset again, and
+then drops only the slot that it saw before the commit. So an instance that was replaced without noticing it cannot
+commit, and does not touch the newer instance's slot.
 
-While streaming, a Kafka transaction has one or more whole transactions of the database, with the position after them as
-the offset. The slot is advanced to a position only once it is committed.
+While streaming, a Kafka transaction contains one or more whole transactions of the database, and the offset is the
+position after them. The slot is advanced to a position only after the position is committed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from fencepost.connectors.postgres.changes.snapshot.first_snapshot import PAGE_B
 from fencepost.connectors.postgres.changes.streaming import Streaming
 
 SERVER: Final = "server"
-"""The field of the source partition."""
+"""The name of the field in the source partition."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Phase(Enum):
-    """The action of a task's next poll."""
+    """The phases of a task. The phase decides what the next poll does."""
 
     START = auto()
     CLAIMED = auto()
@@ -57,10 +57,10 @@ class Phase(Enum):
 
 
 class PostgresSourceTask(SourceTask):
-    """Returns the rows of the tables, then their changes."""
+    """Returns the rows of the tables, and then the changes of the tables."""
 
     def start(self, config: Config) -> None:
-        """Read the configuration and the offset. The server is first contacted by `poll`."""
+        """Read the configuration and the offset. The first contact with the server is in `poll`."""
         self._config = PostgresConfig.parse(config)
         self._config.check_files(self.context.allowed_paths)
         self._partition = {SERVER: self._config.prefix}
@@ -70,10 +70,10 @@ class PostgresSourceTask(SourceTask):
         self._polling = threading.Lock()
         self._stopping = threading.Event()
         self._snapshot: SlotSnapshot | None = None
-        self._found: Slot | None = None
-        """A slot that was there when the last offset of CLAIMED was returned."""
-        self._left: Slot | None = None
-        """A slot that was there before a commit: an instance that has ended left it."""
+        self._slot_at_start: Slot | None = None
+        """A slot that existed when the last offset of CLAIMED was returned."""
+        self._abandoned_slot: Slot | None = None
+        """A slot that existed before a successful commit, so an instance that has ended left it behind."""
         self._own_thread: int | None = None
         self._streaming: Streaming | None = None
         self._phase = Phase.START
@@ -85,7 +85,7 @@ class PostgresSourceTask(SourceTask):
                 self._stream_from(self._state.position)
 
     def poll(self) -> SourceBatch | None:
-        """Return the batch of one table; the transaction is committed after the last batch of a group."""
+        """Return the next batch, None if there are no changes. The last batch of a read may commit the transaction."""
         with self._polling:
             self._own_thread = threading.get_ident()
             if not self._queue:
@@ -96,12 +96,12 @@ class PostgresSourceTask(SourceTask):
             return batch
 
     def commit(self) -> None:
-        """Advance the slot, unless further batches of the last offset are still to be returned."""
+        """Advance the slot to the last returned offset, unless batches up to this offset are still in the queue."""
         with self._polling:
             if self._queue:
                 return
             self._close_snapshot()
-            self._left = self._found
+            self._abandoned_slot = self._slot_at_start
             if self._streaming is not None:
                 self._streaming.committed()
 
@@ -110,15 +110,15 @@ class PostgresSourceTask(SourceTask):
         return None if self._streaming is None else self._streaming.lag()
 
     def at_end(self) -> bool:
-        """Return whether all changes were returned that were in the log when the stream first began."""
+        """Return whether all changes that were in the log when the stream first began were returned."""
         return self._streaming is not None and not self._queue and self._streaming.at_end()
 
     def stop(self) -> None:
-        """Close the connections once no poll is running any more, which takes at most a second.
+        """Close the connections as soon as no poll is running, which takes at most a second.
 
-        Another thread may call this while the rows of the snapshot are being written: they need the connections until
-        they are committed. The task's own thread calls it after that, also after a failure: the tables must then be
-        free for sessions that wait for them.
+        If another thread calls this method during the snapshot, the snapshot's connections stay open, because the rows
+        may still be read through them. The task's own thread calls this method later, also after a failure, and closes
+        these connections. The tables are then free for sessions that wait for them.
         """
         self._stopping.set()
         with self._polling:
@@ -141,7 +141,7 @@ class PostgresSourceTask(SourceTask):
             case Phase.CLAIMED:
                 self._begin_snapshot()
             case Phase.SNAPSHOT:
-                # Its last batch is committed, or is in the transaction that is being committed.
+                # All batches of the snapshot are committed, or are in the transaction that is now being committed.
                 self._close_snapshot()
                 assert self._state.position is not None  # noqa: S101 - of the new slot
                 self._stream_from(self._state.position)
@@ -190,7 +190,7 @@ class PostgresSourceTask(SourceTask):
         server, parts = database.server(), database.prepare_publication()
         if (slot := database.slot()) is not None:
             if self._must_commit_before_drop(slot):
-                self._found = slot
+                self._slot_at_start = slot
                 self._return_offset(self._state)
                 return
             database.drop_slot(slot)
@@ -209,9 +209,9 @@ class PostgresSourceTask(SourceTask):
                 if size:
                     topics.append(events.topic)
         if batches:
-            # Within the transaction, creating thousands of topics would use up a good part of its time.
+            # The topics are created before the transaction: creating thousands of topics would use up much of its time.
             batches[0] = replace(batches[0], topics=topics)
-        # Only now: after a failure above, the next poll starts with another slot.
+        # The queue is filled only now: after a failure before this line, the next poll starts with another slot.
         self._queue.extend(batches)
         self._state = SourceState(
             config.slot, server.system, server.timeline, Position(snapshot.lsn), parts, types=types
@@ -220,8 +220,9 @@ class PostgresSourceTask(SourceTask):
         self._phase = Phase.SNAPSHOT
 
     def _must_commit_before_drop(self, slot: Slot) -> bool:
-        # At-least-once tasks do not fence each other, so a commit would not detect another instance.
-        known = self._left is not None and self._left.confirmed == slot.confirmed
+        # Only exactly-once tasks fence each other. So the commit of an at-least-once task would not show whether
+        # another instance exists.
+        known = self._abandoned_slot is not None and self._abandoned_slot.confirmed == slot.confirmed
         return not known and self.context.transaction_context is not None
 
     def _return_offset(self, state: SourceState) -> None:

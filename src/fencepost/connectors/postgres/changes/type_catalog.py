@@ -1,8 +1,8 @@
-"""Resolves the types of columns: from the server's catalog, the source offset, or the stream.
+"""Resolves the types of columns: from the server's catalog, from the source offset, or from the stream.
 
-The catalog lacks types that were dropped since a change. These are taken from the offset (see known_types). Types that
-are in neither, because they were made and dropped while no task ran, have a name in the stream: for a domain the name
-of its base type, without the precision.
+The catalog does not contain types that were dropped after a change. These are taken from the offset (see known_types).
+Types that were created and dropped while no task ran are in neither. The stream contains their names; for a domain, it
+contains the name of the base type, without the precision.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     import psycopg
 
 _BUILT_IN: Final = "pg_catalog"
-# PostgreSQL names the array of a type like this, and it cannot be renamed.
+# PostgreSQL gives the array type of each type a name with this prefix, and array types cannot be renamed.
 _ARRAY_PREFIX: Final = "_"
-# Their representation depends on precision and scale, which a type's name lacks.
+# The representation of these types depends on precision and scale, which the type's name does not contain.
 _BY_MODIFIER: Final = frozenset({NUMERIC, TIME, TIMESTAMP})
 
 
 def column_types(
     connection: psycopg.Connection[Any], relation: Relation, columns: Sequence[Column], remembered: KnownTypes
 ) -> list[PostgresType]:
-    """Return the types of the values of a relation's columns. `remembered` are the types in the source offset.
+    """Return the types of a relation's columns. `remembered` are the types in the source offset.
 
     Raises PostgresError for an unknown type.
     """
@@ -54,9 +54,9 @@ def column_types(
 
 
 def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembered: KnownTypes) -> dict[int, TypeInfo]:
-    """Return the definitions of types and of their component types, from pg_type or else from the remembered ones.
+    """Return the definitions of types and of their component types, from pg_type, or else from `remembered`.
 
-    Raises PostgresError if the two contradict each other.
+    Raises PostgresError if pg_type and `remembered` contradict each other.
     """
     known: dict[int, TypeInfo] = {}
     wanted = set(oids)
@@ -71,7 +71,7 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembe
                 "either. To read all as of the present type, remove the field types from the connector's offset. "
                 f"Otherwise: {RESYNC}"
             )
-        # A dropped type may consist of types that the catalog still has.
+        # A dropped type may have components that are still in the catalog.
         dropped = {oid: remembered[oid] for oid in wanted & remembered.keys() - found.keys()}
         known |= found | dropped
         wanted = {part for info in dropped.values() for part in (info.base, info.element) if part} - known.keys()
@@ -79,7 +79,7 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int], remembe
 
 
 def user_types(connection: psycopg.Connection[Any], captures: Callable[[str], bool]) -> SeenTypes:
-    """Return the user-made types of the columns of captured tables, with their component types."""
+    """Return the user-defined types of the columns of captured tables, with their component types."""
     rows = query(
         connection,
         "SELECT DISTINCT n.nspname || '.' || c.relname, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
@@ -87,18 +87,19 @@ def user_types(connection: psycopg.Connection[Any], captures: Callable[[str], bo
         [FIRST_USER_OID],
     )
     known = type_infos(connection, {oid for table, oid in rows if captures(table)}, {})
-    # After the types were looked at. Commits are visible before they are flushed, if the server does not wait for that.
+    # The position is determined after the types. It includes WAL that is not flushed yet: with synchronous_commit=off,
+    # commits are visible before they are flushed.
     ((lsn,),) = query(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
     return SeenTypes({oid: info for oid, info in known.items() if oid >= FIRST_USER_OID}, int(lsn))
 
 
 def _named_by_stream(connection: psycopg.Connection[Any], column: Column) -> dict[int, TypeInfo]:
-    """Return the definition that follows from the stream's name of a type, empty if that is not enough."""
+    """Return the definition that follows from a type's name in the stream, empty if the name is not sufficient."""
     if column.type_name is None:
         return {}
     schema, name = column.type_name
     if schema != _BUILT_IN:
-        # A domain has the name of its base type.
+        # The type is a domain over a user-defined type: the stream contains the base type's name.
         return {} if name.startswith(_ARRAY_PREFIX) else {column.type_oid: TypeInfo()}
     rows = query(
         connection, "SELECT oid FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typname = %s", [name]

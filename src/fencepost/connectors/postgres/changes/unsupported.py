@@ -1,7 +1,7 @@
-"""Properties of Debezium or fencepost's other sources that PostgresSource refuses by name.
+"""Properties of Debezium or of fencepost's other sources that PostgresSource refuses.
 
-They would change the rows, columns, values or topics, so ignoring them would surprise. Other unknown properties cause a
-warning of the worker.
+These properties would change the rows, columns, values or topics, so ignoring them would surprise users. For other
+unknown properties the worker logs a warning.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _INSTEAD: Final = {
 }
 _PREFIXES: Final = {"column.mask.": _MASK, "column.truncate.": _MASK, "signal.": _SIGNALS}
 _SUPPORTED: Final = ("signal.data.collection", "signal.enabled.channels")
-# The one value that matches the connector's behaviour.
+# For each of these properties, the only value that is accepted, because it matches the connector's behaviour.
 _ONLY: Final = {
     "binary.handling.mode": ("bytes", "bytea is written as bytes, which JsonConverter writes in base64"),
-    "hstore.handling.mode": ("", "hstore is written as PostgreSQL writes it"),
+    "hstore.handling.mode": ("", "an hstore is written as PostgreSQL's own text for it"),
     "read.only": ("false", "each chunk of an incremental snapshot writes a logical message; no table is written to"),
     "skip.messages.without.change": ("false", "each update is an event"),
 }

@@ -1,8 +1,8 @@
-"""Connects to PostgreSQL by psycopg, an optional package, for both sources.
+"""Connects to PostgreSQL through psycopg, an optional package, for both PostgreSQL sources.
 
-libpq explains a failed connection only in words: it has no SQLSTATE for it, and the server's words are in its own
-language. A second login to get the SQLSTATE would count as a second wrong password towards a lock-out. So the words are
-passed on and a later attempt is made, unless libpq itself says that the settings for TLS are wrong.
+If a connection fails, libpq gives the reason only as text, without an SQLSTATE, and the server's text is in the
+server's language. A second login to get the SQLSTATE would count as a second wrong password and might lock the user
+out. So the text is passed on and a later attempt is made, unless libpq itself says that the TLS settings are wrong.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import psycopg
 
 _PARAMETERS: Final = {
-    # A silent server is noticed as lost after 20 s, also while sent data is not acknowledged.
+    # A server that does not answer counts as lost after 20 s, also while sent data are not acknowledged.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "2",
     "tcp_user_timeout": "20000",
     "connect_timeout": "10",
-    # An empty address is looked up by the host; without it, PGHOSTADDR of the process's environment would count.
+    # An empty address makes libpq look the host up; without it, PGHOSTADDR in the process's environment would be used.
     "hostaddr": "",
 }
 
@@ -34,16 +34,16 @@ VALUE_FORMS: Final = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
 }
-"""The settings of each session: the server writes values in these forms, whatever a database or role sets."""
+"""The settings of each session: values are written in these forms, whatever the database or role has set."""
 
-# Sessions hold a snapshot until its rows are in Kafka, and wait between polls. By the catalog, as older servers do not
-# have all of these.
+# Sessions hold a snapshot until its rows are in Kafka, and wait between polls, so timeouts are switched off. The
+# statement uses the catalog, because older servers do not have all of these settings.
 WITHOUT_TIMEOUTS: Final = (
     "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN "
     "('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
 )
 
-# libpq's own words: their language is the process's, which Python leaves at English.
+# These are libpq's own texts. They are in English, because Python does not set the process's locale for messages.
 _OF_TLS: Final = ("certificate", "private key", "does not support SSL")
 _OF_SERVER: Final = "FATAL:"
 
@@ -64,15 +64,15 @@ def load_driver() -> Any:
 
 
 def connect(parameters: Mapping[str, str], failure: str, settings: str) -> psycopg.Connection[Any]:
-    """Return a connection in autocommit mode with libpq's `parameters`, which override the defaults.
+    """Return a connection in autocommit mode. libpq's `parameters` override the defaults.
 
-    `failure` starts the message of an error, and `settings` names the properties that the user may correct. Raises
-    RetriableError for a failed connection, as LoginRefusedError if a password was involved; ConfigError without the
-    driver, and for wrong settings for TLS; and psycopg's other errors.
+    `failure` is the start of an error message, and `settings` names the properties that the user may correct. Raises
+    RetriableError for a failed connection, as LoginRefusedError if a password was involved; ConfigError if the driver
+    is not installed, and for wrong TLS settings; and psycopg's other errors.
     """
     driver = load_driver()
     try:
-        # Not PGconn.connect, which keeps all threads of the process waiting for the server.
+        # PGconn.connect is not used, because it blocks all threads of the process until the server answers.
         return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **_PARAMETERS | dict(parameters)))
     except driver.OperationalError as error:
         said = _line(str(error))

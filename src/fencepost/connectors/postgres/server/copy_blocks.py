@@ -1,12 +1,12 @@
-"""The rows of PostgreSQL's COPY ... TO STDOUT in blocks, without a step per row.
+"""The rows of PostgreSQL's COPY ... TO STDOUT in blocks, without a step for each row.
 
-A row is a message of the protocol, CopyData: `d`, length (4 bytes), the row. libpq returns one message per call, which
-costs more than parsing the row. So libpq connects and authenticates, and then the messages are read from its socket.
-Rows start with `d` and a few more known bytes, their marks. Bytes within a row may look like marks as well: if each
-candidate ends where the next one starts, they are the messages; otherwise the block is searched message by message. On
-a TLS connection only libpq can decrypt, so its calls are used.
+A row is a CopyData message of the protocol: `d`, length (4 bytes), the row. libpq returns one message per call, which
+costs more than parsing the row. So libpq connects and authenticates, and after that the messages are read from its
+socket. Rows start with `d` and a few more known bytes, their marks. Bytes within a row may look like marks, too. If
+each candidate ends where the next one starts, the candidates are the messages; otherwise the block is searched message
+by message. On a TLS connection only libpq can decrypt, so its calls are used.
 
-In a binary format a header precedes the first row in its message, and the last message is a trailer, not a row.
+In the binary format a header precedes the first row in the row's message, and the last message is a trailer, not a row.
 
 https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-COPY
 https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 BLOCK_BYTES: Final = 1 << 20
-"""The approximate size of a block's text."""
+"""The approximate number of bytes of a block."""
 
 HEADER: Final = 5
-"""The bytes of a message before its content."""
+"""The number of bytes of a message before its content."""
 
 _ROW, _ERROR, _READY, _COPY_OUT = b"dEZH"
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
@@ -44,17 +44,17 @@ _TRAILER: Final = b"d\0\0\0\6\xff\xff"
 
 Positions = NDArray[np.int64]
 Marks = Sequence[tuple[int, int]]
-"""Bytes at fixed offsets of each message: the offset from its start, and the byte."""
+"""Bytes at fixed positions in each message: pairs of a position, from the start of the message, and the byte there."""
 
 TEXT_MARKS: Final[Marks] = ((1, 0),)
-"""Text has no byte 0, and no row has 16 MiB."""
+"""The marks of rows in text formats: a length below 16 MiB begins with the byte 0, and text has no byte 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Whole rows: where their messages start in `data`, and where the last one ends.
+    """Complete rows: where their messages start in `data`, and where the last message ends.
 
-    Valid until the next ones are read.
+    The rows are valid until the next rows are read.
     """
 
     data: bytearray
@@ -65,18 +65,22 @@ class Messages:
 def copy_blocks(
     connection: psycopg.Connection[Any], statement: str, block_bytes: int = BLOCK_BYTES
 ) -> Generator[pa.Buffer]:
-    """Yield the text of all rows, whole rows at a time. `statement` is a COPY in a text format.
+    """Yield the text of all rows, in blocks of complete rows. `statement` is a COPY in a text format.
 
-    Raises psycopg's errors. Unless the iterator is exhausted, the connection is closed: there may be more rows on it.
+    Raises psycopg's errors. If the iterator is not exhausted, the connection is closed, because it may still contain
+    rows.
     """
     for messages in copy_messages(connection, statement, block_bytes):
         yield _text(messages)
 
 
 def copy_messages(
-    connection: psycopg.Connection[Any], statement: str, block_bytes: int = BLOCK_BYTES, marks: Marks = TEXT_MARKS
+    connection: psycopg.Connection[Any], statement: str, block_bytes: int, marks: Marks = TEXT_MARKS
 ) -> Generator[Messages]:
-    """Yield the messages of all rows, as `copy_blocks`. `statement` is a COPY in any format, and `marks` are its rows' marks."""
+    """Yield all rows as messages, in blocks. `statement` is a COPY in any format; `marks` are the marks of its rows.
+
+    Raises psycopg's errors, and closes the connection, as `copy_blocks` does.
+    """
     if connection.pgconn.ssl_in_use:
         yield from _joined(copy_rows(connection, statement), block_bytes)
         return
@@ -92,7 +96,7 @@ def copy_messages(
 def copy_rows(connection: psycopg.Connection[Any], statement: str) -> Iterator[bytes]:
     """Yield the text of each row. Raises psycopg's errors.
 
-    If the iterator is not exhausted, the connection can only be closed.
+    If the iterator is not exhausted, the connection can only be closed afterwards.
     """
     import psycopg  # noqa: PLC0415 - an optional package
 
@@ -103,7 +107,7 @@ def copy_rows(connection: psycopg.Connection[Any], statement: str) -> Iterator[b
         _result(server)
         raise psycopg.errors.error_from_result(result, encoding="utf-8")
     while True:
-        # Not psycopg's own reading, which takes six times as long as libpq's.
+        # psycopg's own reading is not used, because it takes six times as long as libpq's.
         length, row = server.get_copy_data(1)
         if length > 0:
             yield bytes(row)
@@ -119,7 +123,7 @@ def copy_rows(connection: psycopg.Connection[Any], statement: str) -> Iterator[b
 
 
 def _result(server: PGconn) -> PGresult | None:
-    """Return the next result, without blocking other threads until it is there."""
+    """Return the next result. Other threads are not blocked while it is awaited."""
     while server.flush():
         _ready(server, select.POLLIN | select.POLLOUT)
         server.consume_input()
@@ -134,7 +138,7 @@ def _wait(server: PGconn) -> None:
 
 
 def _ready(server: PGconn, events: int) -> None:
-    # select() does not support descriptors above 1023, and a worker may have many.
+    # select() is not used: it does not support descriptors above 1023, and a worker may have many descriptors.
     waiting = select.poll()
     waiting.register(server.socket, events)
     waiting.poll()
@@ -157,7 +161,7 @@ def _joined(rows: Iterator[bytes], block_bytes: int) -> Iterator[Messages]:
 
 
 class _Reader:
-    """Reads the messages of the server after one statement from its socket."""
+    """Reads the server's answer to one statement from the socket."""
 
     def __init__(self, own: socket.socket, block_bytes: int, marks: Marks) -> None:
         self._socket = own
@@ -168,7 +172,7 @@ class _Reader:
         self._finder = RowFinder(marks)
 
     def messages(self, statement: str) -> Iterator[Messages]:
-        """Send the statement, and yield the rows until the server is ready for the next one."""
+        """Send the statement, and yield the rows until the server is ready for the next statement."""
         text = statement.encode() + b"\0"
         self._send(struct.pack(">cI", b"Q", len(text) + 4) + text)
         while True:
@@ -191,7 +195,7 @@ class _Reader:
             raise _lost(str(error)) from error
 
     def _fill(self) -> None:
-        """Wait for more data, until the block is nearly full or the server has no more."""
+        """Wait for more data, until the block is nearly full or the server seems to have no more data."""
         if self._closed:
             raise _lost("the server closed it")
         if self._filled == len(self._data):
@@ -211,12 +215,12 @@ class _Reader:
                 return
 
     def _at_end(self) -> bool:
-        """Whether the last bytes look like ReadyForQuery. If this is wrong, the block is only smaller."""
+        """Whether the last bytes look like ReadyForQuery. If this is wrong, the only effect is a smaller block."""
         last = self._data[max(0, self._filled - HEADER - 1) : self._filled]
         return last[:HEADER] == b"Z\0\0\0\5" or self._data[0] == _ERROR
 
     def _skip_others(self, at: int) -> tuple[bool, int]:
-        """Skip messages that are not rows; return whether the server is ready, and where the next row may start.
+        """Skip messages that are not rows. Return whether the server is ready, and where the next row may start.
 
         Raises the error that the server reports.
         """
@@ -240,7 +244,10 @@ class _Reader:
         return False, at
 
     def _skip_file_header(self, at: int, end: int) -> int:
-        """Move the start of the message, which ends at `end`, past the header of the binary format, and return it."""
+        """Move the start of the message past the header of the binary format, and return the new start.
+
+        The message ends at `end`.
+        """
         self._has_file_header = False
         at += _FILE_HEADER
         self._data[at : at + HEADER] = struct.pack(">cI", b"d", end - at - 1)
@@ -248,10 +255,10 @@ class _Reader:
 
 
 class RowFinder:
-    """Finds rows by their marks. Its array is reused: a new one of this size costs more than the search.
+    """Finds rows by their marks. It reuses one array, because a new array of this size costs more than the search.
 
-    The first mark is searched everywhere, and so are others with the same byte, because a run of it starts once. The
-    other marks are checked only at these places. So these should be rare.
+    All data is searched for the first mark's byte. The same search finds the other marks with this byte. Marks with
+    other bytes are checked only at the positions that the search found. So the first mark's byte should be rare.
     """
 
     def __init__(self, marks: Marks = TEXT_MARKS) -> None:
@@ -259,7 +266,7 @@ class RowFinder:
         self._everywhere = [at for at, byte in marks if byte == self._byte]
         self._others = ((0, _ROW), *(mark for mark in marks if mark[1] != self._byte))
         self._reach = max(HEADER, *(at + 1 for at, _ in marks))
-        # Numpy copies parts of 8 or 16 bytes at half the speed, because it treats them specially.
+        # The size is not 8 or 16, because numpy treats these sizes specially and copies such parts at half the speed.
         self._window = self._reach + (self._reach & (self._reach - 1) == 0)
         self._found = np.empty(0, np.bool_)
 
@@ -275,7 +282,7 @@ class RowFinder:
         return _walk(data, filled)
 
     def _candidates(self, data: bytearray, filled: int) -> tuple[Positions, Positions]:
-        """Return the places with all marks, and where their messages end."""
+        """Return the positions that have all marks, and the ends that messages at these positions would have."""
         count = filled - self._window + 1
         if count <= 0:
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -310,7 +317,7 @@ def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
 
 
 def _text(messages: Messages) -> pa.Buffer:
-    """Return a copy of the rows without their headers."""
+    """Return a copy of the rows without the headers of their messages."""
     starts, count = messages.starts, len(messages.starts)
     ends = np.append(starts[1:], messages.end)
     return (
@@ -321,9 +328,9 @@ def _text(messages: Messages) -> pa.Buffer:
 
 
 def gathered(data: bytearray, starts: Positions, ends: Positions) -> pa.Array:
-    """Return a `binary` array with copies of consecutive parts of a block.
+    """Return a `binary` array with copies of parts of a block. The parts are in ascending order and do not overlap.
 
-    The block is an array in which every second value is wanted.
+    The block is treated as an array in which every second value is wanted.
     """
     offsets = np.empty(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1]
@@ -332,7 +339,7 @@ def gathered(data: bytearray, starts: Positions, ends: Positions) -> pa.Array:
 
 
 def _reported(fields: bytes) -> psycopg.Error:
-    """Return the error of an ErrorResponse: its fields are a letter and a zero-terminated text."""
+    """Return the error in an ErrorResponse, whose fields are a letter and a zero-terminated text each."""
     import psycopg  # noqa: PLC0415 - an optional package
 
     found = {field[:1]: field[1:].decode(errors="replace") for field in fields.split(b"\0") if field}

@@ -1,4 +1,4 @@
-"""Positions in a server's write-ahead log (LSN), as PostgreSQL writes them, and their timelines.
+"""Positions in a server's write-ahead log (LSN) in the form in which PostgreSQL writes them, and the log's timelines.
 
 https://www.postgresql.org/docs/current/datatype-pg-lsn.html
 """
@@ -14,7 +14,7 @@ _TEXT: Final = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 
 def lsn_text(lsn: int) -> str:
-    """Return an LSN as PostgreSQL writes it: `16/B374D848`."""
+    """Return an LSN in the form in which PostgreSQL writes it: `16/B374D848`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
@@ -27,9 +27,9 @@ def parse_lsn(text: str) -> int:
 
 
 def timeline_ends(history: str) -> dict[int, int]:
-    """Return the LSN at which each earlier timeline was left, by the number of the timeline.
+    """Return the LSN at which each earlier timeline ended, by the number of the timeline.
 
-    `history` is a timeline history file: lines with the number of a timeline, the LSN and a reason, and comments.
+    `history` is a timeline history file: comments, and lines with the number of a timeline, the LSN and a reason.
     Raises DataError.
     """
     lines = (line.split() for line in history.splitlines() if not line.lstrip().startswith("#"))

@@ -1,14 +1,15 @@
-"""The set of a PostgreSQL server's transactions whose rows were delivered: the offset of `mode=snapshot`.
+"""The set of transactions whose rows were delivered: the offset of JdbcSource with `mode=snapshot`.
 
-Rows appear in the order in which their transactions end, which differs from the order of their ids and of their
+Rows become visible in the order in which their transactions end. This differs from the order of their ids and of their
 timestamps. So the offset is not a position but a set: the transactions that had ended. It has the form of PostgreSQL's
 `pg_snapshot`, https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT :
 
     xmin:xmax:running,...     10:20:10,14,15
 
-All transactions below `xmin` have ended, and none from `xmax` on; of those in between, all except the listed ones. A
-poll reads the rows of the transactions that are in the newer set but not in the older one. If they are too many for one
-poll, it stops after a transaction, and the delivered ones are such a set again.
+All transactions below `xmin` have ended, and no transaction from `xmax` on. In between, all transactions have ended
+except the listed ones. A poll reads the rows of the transactions that are in the newer set but not in the older set. If
+these are too many rows for one poll, the poll stops after a transaction. The delivered transactions are again a set of
+this form.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _TEXT: Final = re.compile(r"(\d+):(\d+):((?:\d+(?:,\d+)*)?)")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Transactions that have ended: all below `xmax` except the `running` ones, which are in order."""
+    """Transactions that have ended: all below `xmax` except for the `running` ones, which are in ascending order."""
 
     xmax: int
     running: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, xmax: int, running: Iterable[int] = ()) -> Self:
-        """Return the set of the transactions below `xmax` without the running ones."""
+        """Return the set of the transactions below `xmax`, without the running ones."""
         return cls(xmax, tuple(sorted({xid for xid in running if xid < xmax})))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the snapshot in a text of `pg_snapshot`. Raises ValueError."""
+        """Return the snapshot in a text of the form of `pg_snapshot`. Raises ValueError."""
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a snapshot of the form xmin:xmax:xid,xid")
@@ -43,7 +44,7 @@ class Snapshot:
         xmin, xmax = int(match[1]), int(match[2])
         if not 0 < xmin <= xmax or any(not xmin <= xid < xmax for xid in running) or list(running) != sorted(running):
             raise ValueError(f"{text!r} is not a valid snapshot")
-        # Between xmin and the first running one all have ended.
+        # Between xmin and the first running transaction, all transactions have ended.
         return cls.of(xmax, running)
 
     @property
@@ -58,7 +59,7 @@ class Snapshot:
         return xid < self.xmax and xid not in self.running
 
     def unknown_in(self, newer: Self) -> tuple[tuple[int, ...], range]:
-        """Return the transactions below `newer.xmax` that are not in this set and could still run."""
+        """Return the transactions from `newer.xmin` up to `newer.xmax` that are not in this set: they may still run."""
         some = tuple(xid for xid in self.running if xid >= newer.xmin)
         return some, range(max(self.xmax, newer.xmin), newer.xmax)
 
@@ -70,4 +71,4 @@ class Snapshot:
 
 
 NOTHING: Final = Snapshot(3)
-"""No user transaction: the numbers below 3 are PostgreSQL's own."""
+"""A set without user transactions: the numbers below 3 are reserved by PostgreSQL."""

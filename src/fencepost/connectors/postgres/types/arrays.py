@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# A quoted or a bare item, followed by a comma or the end.
+# An item, quoted or not, followed by a comma or the end of the text.
 _ITEM: Final = re.compile(r'(?:"((?:[^"\\]|\\.)*)"|([^"{},\\]+))(,|$)', re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def split_array(text: str) -> list[str | None]:
-    """Return the items of a one-dimensional array. Raises ValueError, also for one of several dimensions."""
+    """Return the items of a one-dimensional array. Raises ValueError, also for an array of several dimensions."""
     if text.startswith("["):
         # An array whose first index is not 1: `[0:2]={1,2,3}`.
         text = text.partition("=")[2]

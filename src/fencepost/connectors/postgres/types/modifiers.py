@@ -1,4 +1,4 @@
-"""Type modifiers of `numeric`, as in `atttypmod` of the catalog.
+"""Type modifiers of `numeric`, in the form of `atttypmod` in the catalog.
 
 https://www.postgresql.org/docs/current/datatype-numeric.html#DATATYPE-NUMERIC-DECIMAL
 """
@@ -11,7 +11,7 @@ _HEADER: Final = 4
 
 
 def precision_and_scale(modifier: int) -> tuple[int, int] | None:
-    """Return the precision and the scale of a `numeric`; None if it has neither.
+    """Return the precision and the scale of a `numeric`; None if neither is declared.
 
     The scale may be negative (numeric(3,-2) has numbers such as 12300) or exceed the precision (numeric(2,4) has
     0.0012).

@@ -1,4 +1,4 @@
-"""Dates and times of PostgreSQL by `time.precision.mode`, as Debezium represents them.
+"""How Debezium represents PostgreSQL's dates and times, for each value of `time.precision.mode`.
 
 | | adaptive | adaptive_time_microseconds | microseconds | connect | isostring |
 |---|---|---|---|---|---|
@@ -10,9 +10,9 @@
 | timetz | ZonedTime | ZonedTime | ZonedTime | ZonedTime | ZonedTime |
 | timestamptz | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp |
 
-The names are from `io.debezium.time`, except Connect's. Date is days since 1970 (INT); Time and Timestamp are
-milliseconds (INT, BIGINT); MicroTime and MicroTimestamp are microseconds (BIGINT); the others are ISO 8601 in UTC, but
-in keys a timetz keeps its zone.
+The names are from `io.debezium.time`, except for Connect's own types. Date is days since 1970 (INT). Time and Timestamp
+are milliseconds (INT, BIGINT). MicroTime and MicroTimestamp are microseconds (BIGINT). The other types are ISO 8601
+texts in UTC, but in keys a timetz keeps its zone.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-temporal-types
 """
@@ -28,7 +28,7 @@ from fencepost.connectors.postgres.types import values
 from fencepost.connectors.postgres.types.value_types import ValueType, unrounded
 
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, TIMETZ = 1082, 1083, 1114, 1184, 1266
-# Digits of a second that milliseconds have.
+# The number of digits after the decimal point in seconds with milliseconds.
 _MILLIS: Final = 3
 _NAME: Final = "io.debezium.time."
 
@@ -58,7 +58,7 @@ _ISO: Final = {
     TIME: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoTime"),
     TIMESTAMP: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoTimestamp"),
 }
-# Spark's DATE and TIMESTAMP_NTZ are Connect's Date and Timestamp. Transforms have no type for times of day.
+# Spark's DATE and TIMESTAMP_NTZ stand for Connect's Date and Timestamp. Transforms have no type for times of day.
 _CONNECT: Final = {
     DATE: ValueType("DATE", pa.date32(), lambda texts: values.dates(texts).view(pa.date32())),
     TIME: ValueType("INT", pa.int32(), values.times_ms, semantic="org.apache.kafka.connect.data.Time"),
@@ -69,7 +69,7 @@ _CONNECT: Final = {
 def temporal_type(oid: int, modifier: int, precision: TimePrecision) -> ValueType | None:
     """Return how values of a date or time are represented, None for other types.
 
-    `modifier` is the column's atttypmod: the digits of its seconds, negative for 6.
+    `modifier` is the column's atttypmod: the number of digits of its seconds; a negative modifier means 6 digits.
     """
     if precision is TimePrecision.ISOSTRING:
         return (_ZONED | _ISO).get(oid)
@@ -82,7 +82,7 @@ def temporal_type(oid: int, modifier: int, precision: TimePrecision) -> ValueTyp
 
 
 def temporal_key(oid: int, precision: TimePrecision) -> ValueType | None:
-    """Return how a key represents a date or time, None if it is the same as in rows."""
+    """Return how a date or time is represented in keys, None if in the same way as in rows."""
     if oid == TIMETZ:
         return _ZONED_TIME_KEY
     if precision is TimePrecision.CONNECT and oid in (TIME, TIMESTAMP):

@@ -1,4 +1,4 @@
-"""The server's catalog of types: resolves the OIDs of columns' types."""
+"""Reads the server's catalog of types: finds the types of columns by their OIDs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-# Some types, such as int2vector, have an element but are not arrays, and box[] separates items by semicolons: these are
-# read as texts.
+# Some types, such as int2vector, have an element type but are not arrays, and box[] separates items by semicolons.
+# These types are read as texts.
 SELECT_TYPES: Final = """
 select t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typnotnull,
        coalesce(e.oid, 0), t.typnamespace = 'pg_catalog'::regnamespace
@@ -20,9 +20,10 @@ _ENUM: Final = "e"
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """A row of pg_type. `base` is the OID of a domain's base type, `element` of an array's items; 0 for other types.
+    """A row of pg_type.
 
-    `kind` is `typtype`; `base_modifier` and `not_null` are a domain's.
+    `base` is the OID of a domain's base type, `element` is the OID of an array's item type; 0 for other types. `kind`
+    is the column `typtype`. `base_modifier` and `not_null` belong to a domain.
     """
 
     name: str
@@ -42,9 +43,9 @@ class TypeRow:
 def type_rows(
     ask: Callable[[list[int]], Sequence[tuple[Any, ...]]], oids: Iterable[int], known: Mapping[int, TypeRow]
 ) -> dict[int, TypeRow]:
-    """Return the rows of types and of their component types, except the `known` ones.
+    """Return the rows of types and of their component types, except for the `known` types.
 
-    `ask` returns the rows of SELECT_TYPES for OIDs. Types that the catalog lacks are missing in the result.
+    `ask` returns the rows of SELECT_TYPES for OIDs. Types that are not in the catalog are not in the result.
     """
     found: dict[int, TypeRow] = {}
     asked = {0, *known}

@@ -1,4 +1,4 @@
-"""PostgreSQL's types, and the Spark types and Arrow arrays that their values become.
+"""PostgreSQL's types, and the Spark types and Arrow arrays to which their values are converted.
 
 | PostgreSQL | Spark | value |
 |---|---|---|
@@ -13,7 +13,8 @@
 | arrays | ARRAY | of one dimension |
 | all others | STRING | as PostgreSQL writes them |
 
-Domains are treated as their base type. The server's session uses ISO dates and UTC.
+Domains are treated as their base type. In the server's session, dates are written in ISO style, and the time zone is
+UTC.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class DecimalHandling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """A row of pg_type: `base` is a domain's base type, `element` an array's item type, 0 for others."""
+    """A row of pg_type. `base` is a domain's base type, `element` is an array's item type; 0 for other types."""
 
     base: int = 0
     base_modifier: int = -1
@@ -64,7 +65,7 @@ class TypeInfo:
 
 @dataclass(frozen=True, slots=True)
 class PostgresType:
-    """A column's type without domains: the base type, or an array of `element`."""
+    """A column's type, with domains resolved: the base type, or an array of `element`."""
 
     oid: int
     modifier: int = -1
@@ -72,7 +73,7 @@ class PostgresType:
 
 
 def resolved(oid: int, modifier: int, known: Mapping[int, TypeInfo]) -> PostgresType:
-    """Return the type of a column's values. Raises KeyError with the OID of an unknown type."""
+    """Return the type of a column's values. Raises KeyError, with the OID, for an unknown type."""
     info = known[oid]
     if info.base:
         return resolved(info.base, info.base_modifier if modifier < 0 else modifier, known)
@@ -87,7 +88,7 @@ def value_type(
     times: TimePrecision = TimePrecision.ADAPTIVE,
     intervals: IntervalHandling = IntervalHandling.STRING,
 ) -> ValueType:
-    """Return how values of a type are represented."""
+    """Return how values of a type are represented in rows."""
     if kind.element is not None:
         return _array_of(value_type(kind.element, decimals, times, intervals))
     if kind.oid == NUMERIC:
@@ -98,12 +99,12 @@ def value_type(
 
 
 def key_type(
-    kind: PostgresType,
-    decimals: DecimalHandling = DecimalHandling.PRECISE,
-    times: TimePrecision = TimePrecision.ADAPTIVE,
-    intervals: IntervalHandling = IntervalHandling.STRING,
+    kind: PostgresType, decimals: DecimalHandling, times: TimePrecision, intervals: IntervalHandling
 ) -> ValueType | None:
-    """Return how a key represents values of a type, None if it is the same as in rows: then no two values collide."""
+    """Return how values of a type are represented in keys, None if they are represented as in rows.
+
+    None also promises that different values have different representations in rows.
+    """
     if kind.element is not None:
         element = key_type(kind.element, decimals, times, intervals)
         return None if element is None else _array_of(element)

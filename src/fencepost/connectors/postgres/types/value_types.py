@@ -1,4 +1,4 @@
-"""How texts of a PostgreSQL type become values; types.py and temporal.py have the mapping for each type."""
+"""How texts of a PostgreSQL type are converted to values. types.py and temporal.py have the mapping for each type."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 from fencepost.api.errors import DataError
 
 Reader = Callable[[pa.Array], pa.Array]
-"""Turns texts of PostgreSQL into values; nulls stay null. Raises ValueError, which pa.ArrowInvalid is, or DataError."""
+"""Converts PostgreSQL's texts to values; nulls stay null. Raises ValueError (also as pa.ArrowInvalid) or DataError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
     """The Spark type of a column in DDL, its Arrow type, and the reader of its texts.
 
-    `marker` makes of a placeholder the value that stands for an unknown one; None if the type has none. `semantic` is
-    the name of such a value in Debezium's and Connect's schemas, None for plain values.
+    `marker` converts a placeholder to the value that stands for an unknown value; None if the type has no such value.
+    `semantic` is the name of the type in Debezium's and Connect's schemas, None for plain values.
     """
 
     ddl: str
@@ -35,9 +35,9 @@ def casting(ddl: str, kind: pa.DataType) -> ValueType:
 
 
 def unrounded(kind: ValueType, rounded: Callable[[pa.Array], pa.Array], why: str) -> ValueType:
-    """Return a type like `kind` for keys: it refuses texts that `rounded` finds, because two may become the same value.
+    """Return a type like `kind`, for keys, which refuses texts that may become the same value as another text.
 
-    `why` completes: the value ...
+    `rounded` returns which texts these are. `why` follows the text in the error message.
     """
 
     def read(texts: pa.Array) -> pa.Array:
@@ -50,7 +50,7 @@ def unrounded(kind: ValueType, rounded: Callable[[pa.Array], pa.Array], why: str
 
 
 def read_column(kind: ValueType, texts: pa.Array, where: str) -> pa.Array:
-    """Return a column's values. Raises DataError, with the column, if they have no representation."""
+    """Return a column's values. Raises DataError, naming the column, for values that cannot be represented."""
     try:
         return kind.read(texts)
     except (DataError, ValueError, OverflowError) as error:

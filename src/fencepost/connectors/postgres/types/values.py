@@ -1,7 +1,7 @@
-"""Reads columns of PostgreSQL's texts in forms that Arrow does not read.
+"""Reads columns of PostgreSQL's texts in forms that Arrow cannot read.
 
-Usual values are read as whole columns. Dates and times that Arrow cannot read, which are infinity, years before 1 and
-after 9999 and 24:00:00, are read one by one.
+Usual values are read column by column. Dates and times that Arrow cannot read are read value by value. These are
+infinity, years before 1 and after 9999, and 24:00:00.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _UNIX_DAYS: Final = 719_468
 _DATE: Final = re.compile(r"(\d{4,})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?(\+00)?( BC)?")
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
-# The least and the greatest whole milliseconds that are an int64 of microseconds.
+# The least and the greatest number of microseconds in 64 bits that is a whole number of milliseconds.
 _WHOLE_MS: Final = (-((1 << 63) // 1000) * 1000, ((1 << 63) - 1) // 1000 * 1000)
-# Intervals as PostgreSQL writes them in the style iso_8601, such as P1Y-2MT-0.5S.
+# Intervals in PostgreSQL's style iso_8601, such as P1Y-2MT-0.5S.
 _INTERVAL: Final = (
     r"^P(?:(?P<years>-?\d+)Y)?(?:(?P<months>-?\d+)M)?(?:(?P<days>-?\d+)D)?"
     r"(?:T(?:(?P<hours>-?\d+)H)?(?:(?P<minutes>-?\d+)M)?(?:(?P<seconds>-?\d+(?:\.\d+)?)S)?)?$"
 )
-# Debezium takes a month as a twelfth of 365.25 days.
+# Debezium counts a month as a twelfth of 365.25 days.
 _UNITS_US: Final = {
     "years": 12 * 2_629_800_000_000,
     "months": 2_629_800_000_000,
@@ -38,14 +38,14 @@ _UNITS_US: Final = {
     "hours": 3_600_000_000,
     "minutes": 60_000_000,
 }
-# Numbers with at most this many digits are all different doubles, unless they are extremely large or small.
+# Numbers with at most this many digits always become different doubles, unless they are extremely large or small.
 _DOUBLE_DIGITS: Final = 15
 _DOUBLE_SIZE: Final = 290
 _TIME_ZONE: Final = re.compile(r"([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
 
 
 def dates(texts: pa.Array) -> pa.Array:
-    """Return days since 1970-01-01 as int32; the infinities are the least and the greatest number."""
+    """Return days since 1970-01-01 as int32. The infinities become the least and the greatest number."""
     try:
         return texts.cast(pa.date32()).view(pa.int32())
     except pa.ArrowInvalid:
@@ -53,7 +53,7 @@ def dates(texts: pa.Array) -> pa.Array:
 
 
 def timestamps(texts: pa.Array) -> pa.Array:
-    """Return microseconds since 1970-01-01 as int64; the infinities are the least and the greatest number."""
+    """Return microseconds since 1970-01-01 as int64. The infinities become the least and the greatest number."""
     try:
         return texts.cast(pa.timestamp("us")).view(pa.int64())
     except pa.ArrowInvalid:
@@ -61,7 +61,10 @@ def timestamps(texts: pa.Array) -> pa.Array:
 
 
 def timestamps_ms(texts: pa.Array) -> pa.Array:
-    """Return milliseconds since 1970-01-01 as int64, rounded down; the infinities are the least and greatest number."""
+    """Return milliseconds since 1970-01-01 as int64, rounded down.
+
+    The infinities become the least and greatest number.
+    """
     try:
         return texts.cast(pa.timestamp("ms")).view(pa.int64())
     except pa.ArrowInvalid:
@@ -69,9 +72,9 @@ def timestamps_ms(texts: pa.Array) -> pa.Array:
 
 
 def timestamps_to_ms(texts: pa.Array) -> pa.Array:
-    """Return timestamps in microseconds, rounded down to milliseconds.
+    """Return timestamps with the unit microsecond, rounded down to whole milliseconds.
 
-    The infinities are the least and the greatest of them.
+    The infinities become the least and the greatest timestamp of whole milliseconds.
     """
     try:
         return pc.floor_temporal(texts.cast(pa.timestamp("us")), unit="millisecond")
@@ -94,13 +97,16 @@ def times(texts: pa.Array) -> pa.Array:
 
 
 def intervals_us(texts: pa.Array) -> pa.Array:
-    """Return intervals as microseconds (int64), a month as 30.4375 days; infinities are the least and greatest number."""
+    """Return intervals in microseconds (int64).
+
+    A month is 30.4375 days. Infinities become the least and greatest number.
+    """
     parts = pc.extract_regex(texts, _INTERVAL)
     if parts.null_count > texts.null_count:
         return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _interval_us(text))
     numbers = dict(zip((field.name for field in parts.type), parts.flatten(), strict=True))
     seconds = _or_zero(numbers.pop("seconds")).cast(pa.decimal128(18, 6))
-    # The low halves of the 128-bit numbers are the microseconds.
+    # The low halves of the 128-bit decimals are the numbers of microseconds.
     total = (
         pa.array(np.frombuffer(seconds.buffers()[1], np.int64)[::2].copy()) if len(texts) else pa.array([], pa.int64())
     )
@@ -110,7 +116,7 @@ def intervals_us(texts: pa.Array) -> pa.Array:
 
 
 def _or_zero(texts: pa.Array) -> pa.Array:
-    """Return numbers with zeros for missing ones."""
+    """Return numbers, with zeros in place of missing numbers."""
     return pc.if_else(pc.equal(texts, ""), "0", texts).fill_null("0")
 
 
@@ -124,14 +130,14 @@ def _interval_us(text: str) -> int:
 
 
 def zoned(texts: pa.Array) -> pa.Array:
-    """Return moments in UTC in ISO 8601, such as `2024-05-01T12:00:00.5Z`; the infinities stay as they are."""
+    """Return times in UTC as ISO 8601 texts, such as `2024-05-01T12:00:00.5Z`. The infinities stay as they are."""
     if pc.any(pc.ends_with(texts, "BC")).as_py():
         return _each(texts, pa.string(), _zoned_before_christ)
     return pc.replace_substring_regex(pc.replace_substring(texts, " ", "T", max_replacements=1), r"\+00$", "Z")
 
 
 def zoned_times(texts: pa.Array) -> pa.Array:
-    """Return times of day with a time zone in UTC, as ISO 8601, such as `12:05:06.5Z`."""
+    """Return times of day that have a zone, converted to UTC, as ISO 8601 texts such as `12:05:06.5Z`."""
     others = pc.match_substring_regex(texts, r"^\d.*[-+](0[1-9]|[1-9]|00:)[^-+]*$")
     if pc.any(others).as_py():
         return _each(texts, pa.string(), _time_in_utc)
@@ -139,36 +145,36 @@ def zoned_times(texts: pa.Array) -> pa.Array:
 
 
 def zoned_keys(texts: pa.Array) -> pa.Array:
-    """Return times of day in ISO 8601 with their own zones, such as `12:05:06.5+02:00`.
+    """Return times of day as ISO 8601 texts with their own zones, such as `12:05:06.5+02:00`.
 
-    PostgreSQL treats times as equal only if their zones are, too, so the time in UTC does not identify a row.
+    For PostgreSQL two times are equal only if their zones are equal, too. So the time in UTC does not identify a row.
     """
     in_utc = pc.replace_substring_regex(texts, r"^(\d.*)\+00$", r"\1Z")
     return pc.replace_substring_regex(in_utc, r"^(\d.*[-+]\d\d)$", r"\1:00")
 
 
 def iso(texts: pa.Array) -> pa.Array:
-    """Return dates, times and timestamps in ISO 8601, as of UTC: `2024-05-01Z`; the infinities stay as they are."""
+    """Return dates, times and timestamps as ISO 8601 texts in UTC: `2024-05-01Z`. The infinities stay as they are."""
     if pc.any(pc.ends_with(texts, "BC")).as_py():
         return _each(texts, pa.string(), _iso_before_christ)
-    # Infinities do not start with a digit.
+    # Infinities are left as they are: they do not start with a digit.
     joined = pc.replace_substring_regex(texts, r"^(\d[^ ]*) ", r"\1T")
     return pc.replace_substring_regex(joined, r"^(\d.*)$", r"\1Z")
 
 
 def beyond_doubles(texts: pa.Array) -> pa.Array:
-    """Return which numbers may share their double with another one: more than 15 digits, or an extreme size."""
+    """Return which numbers may become the same double as another number: more than 15 digits, or an extreme size."""
     digits = pc.utf8_trim(pc.replace_substring_regex(texts, "[-.]", ""), "0")
     return pc.or_(pc.greater(pc.utf8_length(digits), _DOUBLE_DIGITS), pc.greater(pc.utf8_length(texts), _DOUBLE_SIZE))
 
 
 def with_months(texts: pa.Array) -> pa.Array:
-    """Return which intervals have months or years: PostgreSQL takes a month as 30 days, their numbers as 30.4375."""
+    """Return which intervals have months or years: a month has 30 days in PostgreSQL, but it becomes 30.4375 days."""
     return pc.match_substring_regex(texts, "^P[^T]*[YM]")
 
 
 def within_milliseconds(texts: pa.Array) -> pa.Array:
-    """Return which times are not whole milliseconds."""
+    """Return which times are not a whole number of milliseconds."""
     return pc.match_substring_regex(texts, r"\.\d{3}\d*[1-9]")
 
 
@@ -178,12 +184,12 @@ def byteas(texts: pa.Array) -> pa.Array:
 
 
 def numerics(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return numbers of any scale as their scale and the bytes of their unscaled value. Raises DataError for NaN."""
+    """Return numbers of any scale: each as its scale and the bytes of its unscaled value. Raises DataError for NaN."""
     return _each(texts, kind, _unscaled)
 
 
 def array_items(texts: pa.Array) -> tuple[list[str | None], list[int | None]]:
-    """Return the items of PostgreSQL's arrays as one list, and the length of each array, None for null.
+    """Return the items of PostgreSQL's arrays as one list, and the length of each array, None for a null array.
 
     Raises DataError for arrays of several dimensions.
     """
@@ -203,7 +209,7 @@ def array_items(texts: pa.Array) -> tuple[list[str | None], list[int | None]]:
 
 
 def lists(items: pa.Array, lengths: Sequence[int | None]) -> pa.Array:
-    """Return lists of the given lengths, with consecutive `items`."""
+    """Return lists of the given lengths, filled with `items` in order."""
     ends = np.cumsum([length or 0 for length in lengths], dtype=np.int32)
     offsets = np.concatenate((np.zeros(1, np.int32), ends))
     nulls = [length is None for length in lengths]
@@ -219,7 +225,7 @@ def _infinite(text: str, limits: tuple[int, int]) -> int | None:
 
 
 def _parts(text: str) -> tuple[int, int, int, int]:
-    """Return the year (0 is 1 BC), month and day of a text, and the microseconds since its midnight."""
+    """Return the year (0 is 1 BC), month and day in a text, and the microseconds since midnight of that day."""
     match = _DATE.fullmatch(text)
     if match is None:
         raise DataError(f"{text!r} is not a date or time as PostgreSQL writes it in the ISO style")
@@ -232,9 +238,9 @@ def _parts(text: str) -> tuple[int, int, int, int]:
 
 
 def days(text: str) -> int:
-    """Return the days since 1970-01-01 of a date in the Gregorian calendar, also long before its introduction.
+    """Return the days since 1970-01-01 of a date in the Gregorian calendar, also if it is before the calendar's start.
 
-    Raises DataError for other texts, such as infinity.
+    Raises DataError for a text that is not a date, such as infinity.
     """
     year, month, day, _ = _parts(text)
     year -= month <= 2
@@ -244,7 +250,7 @@ def days(text: str) -> int:
 
 
 def microseconds(text: str) -> int:
-    """Return the microseconds since 1970-01-01 of a timestamp, as `days`."""
+    """Return the microseconds since 1970-01-01 of a timestamp. Raises DataError as `days` does."""
     return days(text) * _DAY_US + _parts(text)[3]
 
 
@@ -257,7 +263,7 @@ def _iso_before_christ(text: str) -> str:
 
 
 def _signed_year(text: str) -> str:
-    """Return a date before Christ as ISO 8601 counts years, where 0 is 1 BC, and others as they are."""
+    """Return a date before Christ with the year as in ISO 8601, where year 0 is 1 BC; other texts stay unchanged."""
     if not text.endswith(" BC"):
         return text
     year = _parts(text)[0]
@@ -284,7 +290,7 @@ def _unscaled(text: str) -> dict[str, Any]:
     if not number.is_finite():
         raise DataError(f"{text} is not a number with digits")
     sign, digits, exponent = number.as_tuple()
-    # Python parses no int with more than 4,300 digits, but any decimal.
+    # Python does not parse an int with more than 4,300 digits, but it does parse any decimal.
     unscaled = int(Decimal((sign, digits, 0)))
     size = (unscaled if unscaled >= 0 else -unscaled - 1).bit_length() // 8 + 1
     return {"scale": -int(exponent), "value": unscaled.to_bytes(size, "big", signed=True)}

@@ -1,4 +1,4 @@
-"""A server of the tests' own, since they kill it and change its settings."""
+"""A PostgreSQL server for these tests alone, which kill it and change its settings."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ def test_sending_to_a_server_that_is_gone_ends_the_connection(topics: Topics, da
 
 
 def _unanswered_ms(connection: psycopg.Connection[Any]) -> int:
-    """After how long the kernel gives up on a connection whose other side does not confirm what it was sent."""
+    """TCP_USER_TIMEOUT of a connection: how long the kernel waits for acknowledgements before it closes it."""
     with socket.socket(fileno=os.dup(connection.pgconn.socket)) as own:
         return own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
 
 
-def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, database: Database, proxy: FaultProxy):
+def test_a_stream_ended_by_the_server_as_silent_is_resumed(topics: Topics, database: Database, proxy: FaultProxy):
     topics.change(database_port=str(proxy.port))
     database.execute("create table t(id int primary key)")
     topics.run()
@@ -54,7 +54,7 @@ def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, d
         wait_for(lambda: topics.committed, what="the first change")
         proxy.to_broker = Link.HOLD
         database.execute("insert into t values (2)")
-        # The server ends a stream whose reader says nothing for wal_sender_timeout.
+        # The server ends a stream if its client sends nothing for wal_sender_timeout.
         wait_for(lambda: not topics.slot_in_use(), what="the server to end the stream")
         proxy.heal()
         database.execute("insert into t values (3)")
@@ -76,7 +76,7 @@ def test_a_connection_cut_anywhere_in_a_block_keeps_transactions_whole(
             wait_for(lambda: proxy.cut_after is None, what=f"cut {cut}")
             before = tellers.transfers
             wait_for(lambda before=before: tellers.transfers > before + 3, what="transfers")
-        # Nothing is cut any more while the rest is read.
+        # The connection is not cut any more while the remaining changes are read.
         proxy.cut_after = None
     assert topics.fatal is None
     while not topics.run():
@@ -89,7 +89,7 @@ def test_a_connection_cut_anywhere_in_a_block_keeps_transactions_whole(
 def test_a_server_killed_in_mid_snapshot_is_read_from_the_start(topics: Topics, database: Database):
     server = database.server
     database.execute("create table wide(id int primary key, note text)")
-    # Several ranges of pages.
+    # With plain storage, the table has enough pages for several ranges.
     database.execute("alter table wide alter note set storage plain")
     database.execute("insert into wide select i, repeat('x', 7000) from generate_series(1, 5000) i")
     kills = iter([2, 1])
@@ -214,7 +214,7 @@ def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool,
     assert topics.run()
 
     assert topics.ids("public.gone") == topics.ids("public.latter") == topics.ids("public.t") == [1]
-    # The same name for another table: what happened between its creation and its publication is missing.
+    # A new table has the old one's name. Its changes between creation and publication are missing in the stream.
     database.execute("drop table t; create table t(id int primary key); insert into t values (2)")
     with pytest.raises(PositionLostError, match=r"public\.t"):
         topics.run()
@@ -262,7 +262,7 @@ def test_a_server_that_is_down_or_lacks_the_database_is_waited_for(
     assert topics.run()
     assert topics.ids("public.t") == [1]
 
-    # The log has the server's words; a database may be created later.
+    # The server's message is logged; the property is accepted, because a database may be created later.
     assert not errors(config | {"database.dbname": "nosuch"})
     assert 'database "nosuch" does not exist' in caplog.text
 

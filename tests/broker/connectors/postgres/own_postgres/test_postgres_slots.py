@@ -1,4 +1,4 @@
-"""The replication slot of a task of PostgresSource: lost, waited for, or used by another."""
+"""The replication slot of a PostgresSource task: lost, waited for, or in use by another client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.processes import wait_for
 
 
 def invalidate_slot(database: Database) -> None:
-    """Have the server write so much log that it gives the slot up."""
+    """Make the server write so much WAL that it invalidates the slot."""
     database.execute("create table if not exists noise(id int)")
     with database.connect() as connection:
         connection.execute("alter system set max_slot_wal_keep_size = '1MB'")
@@ -46,7 +46,7 @@ def invalidate_slot(database: Database) -> None:
 @pytest.mark.parametrize("running", [True, False])
 def test_a_slot_that_was_dropped_is_refused(running: bool, topics: Topics, database: Database):
     database.execute("create table t(id int primary key); insert into t values (1)")
-    # A slot that is lost before the first snapshot is committed would be created anew.
+    # The first snapshot must be committed: a slot that is lost before that would just be created again.
     topics.run()
     if running:
         with topics.running():
@@ -62,7 +62,7 @@ def test_a_slot_that_was_dropped_is_refused(running: bool, topics: Topics, datab
 
     with pytest.raises(PositionLostError, match=r"does not exist.*it takes a new snapshot"):
         topics.run()
-    # Whoever creates it anew does not bring back what happened meanwhile.
+    # A slot that is created again does not have the changes made meanwhile.
     database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [topics.slot])
     with pytest.raises(PositionLostError, match="past the connector's offset"):
         topics.run()
@@ -78,7 +78,7 @@ def test_a_slot_that_was_invalidated_is_refused(running: bool, topics: Topics, d
     if running:
         with topics.running():
             wait_for(topics.slot_in_use, what="the stream")
-            # What is not answered keeps the slot back.
+            # Without the client's replies, the slot does not advance.
             proxy.to_broker = Link.HOLD
             invalidate_slot(database)
             proxy.to_broker = Link.PASS
@@ -152,7 +152,7 @@ def test_a_new_slot_logs_the_transactions_that_it_waits_for(
         return [message for message in messages if f"creation of the replication slot {topics.slot} waits" in message]
 
     with database.connect(autocommit=False) as writer:
-        # Before the task: a slot waits for transactions that are older than itself.
+        # The insert comes before the slot's creation, which waits for all transactions that run at that time.
         writer.execute("insert into t values (1)")
         pid = writer.info.backend_pid
         with topics.running():

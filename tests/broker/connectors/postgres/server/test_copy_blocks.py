@@ -1,4 +1,4 @@
-"""Rows of COPY in blocks, from a real server, beside what psycopg reads."""
+"""Rows of COPY in blocks, from a real server, compared with psycopg's rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from fencepost.connectors.postgres.server.copy_blocks import copy_blocks
 from tests.support.postgres import Database
 
-# Rows of many lengths: one longer than a block, and some whose length looks like the beginning of a row.
+# Row lengths: one longer than a block, and some whose length bytes look like the beginning of a row.
 ROWS = (
     "copy (select i, repeat('d', case i when 700 then 300000 when 701 then 25588 when 702 then 25590 else i % 90 end), null, "
     "'' from generate_series(1, 3000) i) to stdout (format csv)"
@@ -34,7 +34,7 @@ def test_no_rows_give_no_blocks(database: Database) -> None:
     assert read(database, "copy (select 1 where false) to stdout (format csv)") == []
 
 
-def test_errors_are_psycopgs_before_and_after_the_first_row(database: Database) -> None:
+def test_errors_are_psycopg_errors_before_and_after_the_first_row(database: Database) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
         read(database, "copy (select * from nowhere) to stdout (format csv)")
     with pytest.raises(psycopg.errors.DivisionByZero, match="division by zero"):

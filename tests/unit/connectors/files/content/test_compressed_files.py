@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 @codecs
 def test_all_members_of_a_compressed_file_are_read_with_any_file_name(path: Path, codec: str) -> None:
     compress = COMPRESS[codec]
-    # The first member ends within a line.
+    # The first member ends in the middle of a line.
     path.write_bytes(compress(TEXT[:1001]) + compress(TEXT[1001:]))
     assert codec_of(str(path), UTF_8, ANYWHERE) == (True, Codec(codec))
     [task] = tasks(config(path, **ROWS))
@@ -58,7 +58,7 @@ def test_all_members_of_a_compressed_file_are_read_with_any_file_name(path: Path
 
 
 def _skipped(content: bytes, number: int = 0) -> bytes:
-    """A frame that readers skip. pzstd writes one before each frame, with its size."""
+    """A skippable frame. pzstd writes one before each frame, with its size."""
     return bytes([0x50 + number, 0x2A, 0x4D, 0x18]) + len(content).to_bytes(4, "little") + content
 
 
@@ -223,9 +223,14 @@ def test_damaged_data_is_reported_with_the_end_of_the_sound_part(path: Path) -> 
         read_to_end(task)
 
 
-def test_a_shorter_file_in_its_place_is_reported(path: Path) -> None:
+def test_an_offset_beyond_the_end_of_its_content_is_reported_with_the_way_out(path: Path) -> None:
+    """The file was truncated or replaced, or a user set the offset: the length of the content is not known then."""
     path.write_bytes(gzip.compress(b"1\n"))
-    with pytest.raises(DataError, match="has 2 bytes, but was read up to byte 9: it was truncated or replaced"):
+    with pytest.raises(
+        DataError,
+        match=rf"content of the file {path} has 2 bytes, but its offset says that it is to be read on from byte 9: it was "
+        r"truncated or replaced, or .*set the offset .* PATCH /connectors/NAME/offsets, or reset",
+    ):
         tasks(config(path, format="text"), offsets=CommittedOffsets({str(path): 9}))[0].poll()
 
 
@@ -249,7 +254,7 @@ def test_a_text_that_begins_like_compressed_data_is_read_as_text(path: Path, tex
 
 def test_a_file_that_was_emptied_since_the_last_start_is_reported(path: Path) -> None:
     path.write_text("")
-    with pytest.raises(DataError, match="has 0 bytes, but was read up to byte 9: it was truncated or replaced"):
+    with pytest.raises(DataError, match="has 0 bytes, but its offset says that it is to be read on from byte 9: it"):
         tasks(config(path, format="text"), offsets=CommittedOffsets({str(path): 9}))[0].poll()
 
 
@@ -264,7 +269,7 @@ def test_a_file_that_arrives_byte_by_byte_is_recognised_as_compressed(path: Path
             file.write(bytes([byte]))
             rows += [
                 row
-                for batch in task._look()
+                for batch in task._next_batch()
                 for row in read(SourceBatch(reader=batch.reader, splits=batch.splits[str(path)]))
             ]
     assert rows == ["1", "2"]

@@ -1,4 +1,4 @@
-"""The grammar of CSV, as splitter, reader and task have it, against Python's `csv`. `make fuzz` runs more of it."""
+"""The CSV grammar of splitter, reader and task, compared with Python's `csv`. `make fuzz` runs more cases."""
 
 from __future__ import annotations
 

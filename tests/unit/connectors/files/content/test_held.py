@@ -1,4 +1,4 @@
-"""Small ranges in memory are read in groups, as the same rows and places that they have alone."""
+"""Small ranges in memory are read in groups, with the same rows and positions as alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where records end, against a plain reference that looks at one byte after the other."""
+"""The ends of records, compared with a simple reference that reads byte by byte."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fencepost.connectors.files.formats.csv_reader import Dialect
 from fencepost.connectors.files.formats.line_reader import LineReader, lines
 from tests.fuzz.csv_files import Reference
 
-# Few characters, so that ends of lines and quotes meet in every way.
+# Few different characters, so that line ends and quotes meet in every way.
 TEXTS = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b'"', b",", b"\\", b"a", b"bc", "ü€".encode(), b"x" * 13]), max_size=40
 ).map(b"".join)
 
 
 def reference_bounds(text: bytes | bytearray) -> list[int]:
-    """Where a line has just ended, for a text that goes on."""
+    """The positions after each line, if the text were to go on."""
     return Reference(bytes(text), Dialect(quote=None)).bounds
 
 
 def reference_lines(text: bytes) -> list[bytes]:
-    """The lines of a text that ends where a line does."""
+    """The lines of a text that ends with a line end."""
     bounds = reference_bounds(text)
     ends = bounds if bounds and bounds[-1] == len(text) else [*bounds, len(text)]
     cut = [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True) if end > start]
@@ -92,7 +92,7 @@ def test_the_last_line_end_is_found_from_behind(folder: Path, text: bytes, data:
     expected = max([bound for bound in reference_bounds(text) if start < bound <= end], default=start)
     with FileIO(path) as file:
         found = last_line_end(file, FileRange(path, start, end), len(text))
-    if text[start - 1 : start + 1] != b"\r\n":  # a part never begins there
+    if text[start - 1 : start + 1] != b"\r\n":  # no split begins there
         assert found == expected
 
 

@@ -1,4 +1,4 @@
-"""Resumes of compressed files from the last member, block or frame before their position."""
+"""A compressed file is read on from the last member, block or frame before the position."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Watched(FileIO):
 
 
 class WatchedPaths(AllowedPaths):
-    """Keeps where files are read, and how much: all that is not `pread` for the fingerprint."""
+    """Records the position and size of each read, except `pread` for the fingerprint."""
 
     reads: list[tuple[int, int]] = []  # noqa: RUF012 - a dataclass without fields of its own
 
@@ -100,7 +100,7 @@ def _task(path: Path, offsets: Offsets, allowed: AllowedPaths = ANYWHERE) -> Sou
 
 
 def _read_some(path: Path, batches: int) -> tuple[Offsets, list[int]]:
-    """Some batches, each committed, and their rows."""
+    """Read some batches and commit each; return their rows."""
     offsets, found = Offsets(), []
     task = _task(path, offsets)
     for _ in range(batches):
@@ -123,7 +123,7 @@ def test_each_start_continues_from_the_last_part_before_its_position(path: Path,
         assert isinstance(batch, SourceBatch)
         found += [row["n"] for row in read(batch)]
         offsets.commit(batch)
-        # All but the look at the first bytes, which tells how the file is compressed.
+        # All reads except the one of the first bytes, by which the compression is detected.
         assert not [at for at, size in WatchedPaths.reads if at < begin and at + size > HEAD_BYTES]
         skipped += begin > 0
     assert found == list(range(len(LINES)))
@@ -208,9 +208,9 @@ def test_a_member_that_is_added_later_is_read_from_the_last_one_on(path: Path) -
 @pytest.mark.parametrize(
     "wrong", ["no JSON", "{}", '{"place": {"byte": -1}, "position": 1, "line": 1, "fingerprint": ""}']
 )
-def test_a_restart_point_that_is_none_is_refused(path: Path, wrong: str) -> None:
+def test_an_invalid_restart_point_is_refused(path: Path, wrong: str) -> None:
     offsets = [({"filename": str(path)}, {"position": 1, "restart": wrong})]
-    with pytest.raises(DataError, match="which is not one: remove the field restart"):
+    with pytest.raises(DataError, match="which is invalid: remove the field restart"):
         FileSourceConnector().alter_offsets(config(path, format="text"), offsets)
 
 
@@ -273,7 +273,7 @@ def test_an_offset_with_a_block_of_xz_is_read_from_the_start(path: Path) -> None
 
 
 class _WithFalseEnds(Bzip2Blocks):
-    """Finds the number of a block within each block, as may happen by chance."""
+    """Finds the magic number of a block within each block, as may happen by chance."""
 
     def _find(self, start: int) -> int:
         end = super()._find(start)

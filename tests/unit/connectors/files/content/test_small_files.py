@@ -1,4 +1,4 @@
-"""Small files are opened once, and not again while nobody has written them since they were read."""
+"""Small files are opened once, and again only if they were written to since they were read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each file was opened."""
+    """The number of times that each file was opened."""
     found: Counter[str] = Counter()
     open_ = AllowedPaths.open
 
@@ -46,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_small_file_is_opened_once_and_not_after_a_restart(
     tmp_path: Path, opened: Counter[str], *, restricted: bool
 ) -> None:
-    """An open costs more than the records."""
+    """Opening the file costs more than reading its records."""
     for number in range(20):
         (tmp_path / str(number)).write_text(f"{number}\n")
     allowed, offsets = AllowedPaths.of([str(tmp_path)]) if restricted else ANYWHERE, Committed()
@@ -77,7 +77,7 @@ def test_a_small_file_is_opened_once_and_not_after_a_restart(
 
 @pytest.mark.parametrize("content", ["two\n", "two\nthree\n"])
 def test_a_file_that_is_overwritten_before_a_restart_is_an_error(tmp_path: Path, content: str) -> None:
-    """Even in place, with the same size and the time of the last change that it had."""
+    """The file is overwritten in place, with the same size and the same modification time."""
     path = tmp_path / "a"
     path.write_text("one\n")
     reader = Reader(tmp_path / "*")
@@ -86,7 +86,9 @@ def test_a_file_that_is_overwritten_before_a_restart_is_an_error(tmp_path: Path,
     path.write_text(content)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     reader.restart()
-    with pytest.raises(DataError, match="was replaced by another one after it was read up to byte 4"):
+    with pytest.raises(
+        DataError, match="was replaced by another one: its offset belongs to the former file, up to byte 4"
+    ):
         reader.read_all()
 
 
@@ -119,7 +121,7 @@ def _compressed(first: int) -> bytes:
 
 
 def test_a_compressed_file_is_read_on_from_a_position_that_is_its_size(tmp_path: Path) -> None:
-    """By chance: the position is one of its content, of which something is left."""
+    """The position in the content is by chance equal to the compressed file's size, and more content is left."""
     [size] = [first for first in range(20, 60) if len(_compressed(first)) == first]
     (tmp_path / "a").write_bytes(_compressed(size))
     reader = Reader(tmp_path / "*", batch_bytes=str(size))
@@ -148,7 +150,7 @@ def _rows(splits: list[FileRange]) -> list[str]:
 
 @pytest.fixture
 def grown(tmp_path: Path) -> GrowingFile:
-    """A file that was opened with a part of a line, and is complete since."""
+    """A file that was opened with half a line, and whose line is complete since then."""
     path = tmp_path / "a"
     path.write_text("one, tw")
     file = GrowingFile(str(path), 0, plan_lines, 1_000, ANYWHERE)
@@ -182,7 +184,7 @@ def test_a_file_that_is_no_longer_small_is_not_read_as_it_was(grown: GrowingFile
 
 
 def test_a_file_that_comes_just_after_it_was_missed_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log is gone for a moment while it is rotated."""
+    """A log does not exist for a moment while it is rotated."""
     path, open_ = tmp_path / "log", AllowedPaths.open
     path.touch()
     reader = Reader(path)

@@ -1,4 +1,4 @@
-"""Files that a task of many files gets while it runs."""
+"""A running task of many files gets additional files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 class Watching:
-    """A connector, and its tasks: a task goes on where only its additions are longer, else a new one starts."""
+    """A connector, and its tasks: a task goes on if only its additions are longer; otherwise a new task starts."""
 
     def __init__(self, folder: Path | str, most: int = 2, **properties: str) -> None:
         self.offsets = Committed()
@@ -46,7 +46,7 @@ class Watching:
         self.restarted: list[int] = []
 
     def look(self) -> None:
-        """Scan, and give the tasks what they get."""
+        """Scan the files, and give the tasks their new configurations."""
         if self.configs:
             self._connector._watch._look()
         before, self.configs = self.configs, self._connector.task_configs(self._most)
@@ -61,7 +61,7 @@ class Watching:
             self.tasks[number : number + 1] = [task]
 
     def read(self) -> list[str]:
-        """Read and commit all that is there."""
+        """Read and commit all available rows."""
         for task in self.tasks:
             while isinstance(batch := task.poll(), SourceBatch):
                 self.rows += read(batch) if batch.splits else []
@@ -219,12 +219,12 @@ def test_a_new_file_has_the_next_turn_among_many_idle_ones(tmp_path: Path, monke
     watching = Watching(tmp_path, most=1)
     watching.look()
     watching.read()
-    monkeypatch.setattr(file_task, "LOOK_FILES", 1)
+    monkeypatch.setattr(file_task, "CHECKED_FILES", 1)
     (tmp_path / "new").write_text("new\n")
     watching.look()
     task: Any = watching.tasks[0]
     task._take_additions(watching.configs[0])
-    [batch] = task._look()
+    [batch] = task._next_batch()
     assert list(batch.files) == [str(tmp_path / "new")]
 
 

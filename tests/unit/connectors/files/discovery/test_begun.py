@@ -1,4 +1,4 @@
-"""A file that was read before is read on at once, also if it has not settled; another one settles first."""
+"""A file that was read before is read on at once, even if it is not settled; any other file has to settle first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rotated(tmp_path: Path) -> Path:
 
 
 def rotate(log: Path, rotated: Path) -> None:
-    """The renamed file is still written to, and a new file of its old name has settled."""
+    """Rename the file, which is still written to, and create a new file of its old name that has settled."""
     log.rename(rotated)
     append(rotated, 3)
     log.write_text(text(4))
@@ -75,7 +75,7 @@ def test_a_new_file_settles_also_if_another_one_is_read_on(log: Path, rotated: P
 def test_a_file_may_be_renamed_before_the_commit_of_its_first_records(
     log: Path, rotated: Path, *, commits: bool
 ) -> None:
-    """The task that read them may commit them until another one has started."""
+    """Until another task has started, the earlier one may commit the records that it read."""
     reader = settling(f"{log}*")
     commit = reader.poll_before_commit()
     rotate(log, rotated)
@@ -87,7 +87,7 @@ def test_a_file_may_be_renamed_before_the_commit_of_its_first_records(
 
 
 def test_a_file_that_is_renamed_as_its_connector_starts_is_not_read_again(log: Path, rotated: Path) -> None:
-    """The previous run of its task commits after the new one of the connector read the offsets."""
+    """The connector's new run has read the offsets before its task's previous run commits."""
     reader = Reader(f"{log}*")
     commit = reader.poll_before_commit()
     log.rename(rotated)
@@ -148,7 +148,7 @@ def test_a_file_that_grows_is_read_on_after_a_restart(log: Path, respelled: Call
 
 
 def test_a_begun_file_is_found_by_each_scan_until_it_is_known(log: Path, rotated: Path, tmp_path: Path) -> None:
-    """A scan that meets a rename is repeated, and what the two found alike counts."""
+    """A scan during a rename is repeated, and only names that both scans found alike count."""
     reader = settling(tmp_path / "log*")
     assert reader.read_all() == lines(1, 2)
     away, other = log.rename(tmp_path / "away"), tmp_path / "log.2"

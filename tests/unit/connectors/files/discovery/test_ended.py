@@ -1,4 +1,4 @@
-"""Files that were read to their end are taken away once that is committed, and never before."""
+"""Files that were read to their end are removed once that is committed, and never before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.connectors.support import read
 
 
 class Committed:
-    """The committed offsets of files, as a worker keeps them."""
+    """The committed offsets of files, as a worker stores them."""
 
     def __init__(self) -> None:
         self.of_files: dict[str, dict[str, Any]] = {}
@@ -36,7 +36,7 @@ class Committed:
         return [({"filename": path}, offset) for path, offset in self.of_files.items()]
 
     def commit(self, task: SourceTask | None, batch: SourceBatch) -> None:
-        """Commit a batch, and tell its task unless it was killed just before."""
+        """Commit a batch, and inform the task unless it was killed just before."""
         for partition, offset in batch.offsets:
             if offset is None:
                 self.of_files.pop(partition["filename"], None)
@@ -89,7 +89,7 @@ def test_a_file_is_deleted_after_the_commit_of_its_end(path: Path, offsets: Comm
 
 
 def test_no_file_is_taken_away_by_a_task_that_stops(path: Path, offsets: Committed) -> None:
-    """It would not poll again, which removes the offset."""
+    """A task that stops would not poll again, which is when the offset is removed."""
     path.write_text("1\n")
     [task] = tasks(properties(path), offsets=offsets)
     offsets.commit(task, polled(task))
@@ -159,7 +159,7 @@ def test_a_file_that_is_stale_at_the_commit_of_its_end_is_taken_away_later(
 
 @pytest.fixture
 def elsewhere(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that seems to be on another file system than the file."""
+    """A directory that seems to be on a different file system from the file's."""
     replace = os.replace
 
     def within_a_directory(source: Any, target: Any) -> None:
@@ -289,7 +289,7 @@ def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(path:
     offsets.commit(None, polled(task))
     assert path.exists()
     [task] = tasks(properties(path), offsets=offsets)
-    # A transaction of intervals has commit() called for what was returned alone.
+    # With transaction.boundary=interval, commit() is called only for batches that were returned before.
     for _ in range(2):
         assert not task.at_end()
         offsets.commit(task, polled(task))
@@ -309,7 +309,7 @@ def test_a_new_file_of_the_same_name_is_read_from_its_start(path: Path, offsets:
     if restarted:
         [task] = tasks(properties(path), offsets=offsets)
     else:
-        # The former one's offset is removed.
+        # The old file's offset is removed.
         offsets.commit(task, polled(task))
     batch = polled(task)
     assert read(batch) == ["new 1", "new 2", "new 3"]
@@ -327,7 +327,7 @@ def test_a_file_that_grows_before_it_is_deleted_is_kept_and_reported(path: Path,
     with path.open("a") as file:
         file.write("2\n")
     offsets.commit(task, end)
-    # A worker only logs errors of a task's commit().
+    # Errors of a task's commit() are only logged by the worker.
     with pytest.raises(DataError, match="has grown after it was read to its end"):
         task.poll()
     assert path.read_text() == "1\n2\n"
@@ -346,14 +346,14 @@ def test_a_file_that_has_not_settled_or_lacks_a_line_end_is_not_at_its_end(path:
     offsets.commit(task, polled(task))
     assert task.poll() is None
     os.utime(path, (1, 1))
-    # The file's new time, and then its end.
+    # The first batch has the file's new time, the second one its end.
     for _ in range(2):
         offsets.commit(task, polled(task))
     assert not path.exists()
 
 
 @pytest.mark.parametrize("mark", ["x", "[1]", "{}", '{"inode": 1, "modified": 1, "size": "9", "head": ""}', 7])
-def test_a_mark_that_is_not_one_is_refused(path: Path, mark: object) -> None:
+def test_an_invalid_end_mark_in_an_offset_is_refused(path: Path, mark: object) -> None:
     offset = {"position": 2, "ended": mark}
     with pytest.raises(DataError, match="The field ended of the offset"):
         FileSourceConnector().alter_offsets(properties(path), [({"filename": str(path)}, offset)])

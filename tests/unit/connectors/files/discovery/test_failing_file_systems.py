@@ -1,4 +1,4 @@
-"""A file that cannot be looked at for a while is not one that is gone: its rows would come again, or it would stay."""
+"""A file that is unreadable for a while is not deleted: its rows would be read again, or it would never be removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> None:
-    """Let all calls of the system fail for a file, as when its server does not answer."""
+    """Make all system calls for a file fail, as when its server does not answer."""
     for call in CALLS:
         system: Any = getattr(os, call)
 
@@ -115,7 +115,7 @@ def test_a_stale_file_does_not_keep_other_files_from_being_taken_away(
     [task] = tasks(properties(tmp_path / "*"), offsets=offsets)
     offsets.commit(task, polled(task))
     with monkeypatch.context() as patched:
-        patched.setattr(task, "_look", list)
+        patched.setattr(task, "_next_batch", list)
         failing(patched, path, errno.ESTALE)
         offsets.commit(task, polled(task))
         assert not other.exists()

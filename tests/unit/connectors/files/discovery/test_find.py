@@ -94,7 +94,9 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         ("/in/**/*.csv", "/in/../done", False),
     ],
 )
-def test_whether_a_pattern_reads_a_directory(pattern: str, directory: str, *, expected: bool) -> None:
+def test_a_pattern_reads_only_the_directories_that_it_can_match(
+    pattern: str, directory: str, *, expected: bool
+) -> None:
     assert reads_directory(pattern, directory) is expected
 
 
@@ -161,7 +163,7 @@ def test_a_watch_reports_new_files_and_keeps_the_order_of_known_ones(tmp_path: P
     assert told.wait(WAIT_SECONDS)
     watch.stop()
     assert watch.files == (known, new)
-    # A path that was forgotten is not missed.
+    # A forgotten path does not count as missing.
     assert watch._look() == ([], [])
 
 
@@ -210,7 +212,7 @@ def test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read(tmp_p
 
 
 class Reconfigured(ConnectorContext):
-    """Notes that the worker was asked to call task_configs again."""
+    """Records that a reconfiguration of the tasks was requested."""
 
     def __init__(self, configs: dict[str, str]) -> None:
         super().__init__(configs)

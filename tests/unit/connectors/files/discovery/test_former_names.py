@@ -1,4 +1,4 @@
-"""When the committed offsets of all files are read again to find former names."""
+"""When the connector reads the committed offsets of all files again to find former names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 class Watched:
-    """The names of the files in a folder, and how often all offsets were read for them."""
+    """The names of a folder's files, and the number of times that all offsets were read for them."""
 
     def __init__(self, folder: Path, reader: Reader) -> None:
         self.reads = 0
@@ -86,7 +86,7 @@ def test_a_file_of_a_new_directory_may_have_another_spelling(tmp_path: Path, wat
 
 
 def test_a_file_that_was_away_is_found_under_its_new_name(tmp_path: Path, watched: Watched) -> None:
-    """Its former name was forgotten when another file was found meanwhile."""
+    """The connector forgot the file's earlier name when it found another file there."""
     watched.formers()
     away = (tmp_path / "a.txt").rename(tmp_path / "away")
     (tmp_path / "d.txt").write_text(text(3))

@@ -1,7 +1,8 @@
-"""Names and inodes that a renamed or deleted file had, and another file gets: its rows are read, from its start."""
+"""A new file gets the name or inode of a renamed or deleted file: its rows are read from its start."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_link_that_is_gone_does_not_take_the_offset_of_its_file_with_it(tmp_pa
 
 @pytest.fixture
 def taking(tmp_path: Path) -> Reader:
-    """Reads files and moves them away, from where tests bring them back: a new file may get the inode of a deleted one."""
+    """Moves files away once they are read; tests bring them back, because a new file may get a deleted one's inode."""
     (tmp_path / "kept").mkdir()
     (tmp_path / "a.log").write_text(text(1, 2))
     return Reader(tmp_path / "*.log", files_after_end="move", files_move_to=str(tmp_path / "kept"))
@@ -74,8 +75,8 @@ def test_a_file_that_begins_as_one_that_was_taken_away_is_read(
     assert taking.read_all() == lines(1, 2, 1, 2, *more)
 
 
-def test_it_is_read_also_if_the_worker_was_killed_after_the_move(taking: Reader, tmp_path: Path) -> None:
-    # The rows, and then the end, with which the file is moved.
+def test_a_file_brought_back_is_read_if_the_worker_died_after_the_move(taking: Reader, tmp_path: Path) -> None:
+    # The second poll finds the end of the file, which is then moved.
     assert [taking.poll(), taking.poll()] == [True, True]
     assert not (tmp_path / "a.log").exists()
     with (tmp_path / "kept" / "a.log").open("a") as file:
@@ -109,3 +110,46 @@ def test_a_file_that_is_renamed_as_its_end_is_committed_is_not_read_again(taking
     taking.restart()
     assert taking.read_all() == lines(1, 2)
     assert not (tmp_path / "b.log").exists()
+
+
+def test_a_file_whose_directory_is_away_as_its_end_is_committed_is_not_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.log").write_text(text(1, 2))
+    reader = Reader(folder / "*.log", files_after_end="delete")
+    assert reader.poll()
+    [task] = reader.tasks
+    end = task.poll()
+    assert isinstance(end, SourceBatch)
+    folder.rename(tmp_path / "away")
+    reader.offsets.commit(task, end)
+    (tmp_path / "away").rename(folder)
+    assert reader.read_all() == lines(1, 2)
+    assert not (folder / "a.log").exists()
+    assert not reader.offsets.of_files
+
+
+@pytest.mark.parametrize("after_end", ["delete", "move"])
+def test_a_file_whose_directory_leaves_as_it_is_taken_away_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_end: str
+) -> None:
+    folder, kept = tmp_path / "in", tmp_path / "kept"
+    folder.mkdir()
+    kept.mkdir()
+    (folder / "a.log").write_text(text(1, 2))
+    more = {"files_move_to": str(kept)} if after_end == "move" else {}
+    reader = Reader(folder / "*.log", files_after_end=after_end, **more)
+    assert reader.poll()
+    call = "replace" if after_end == "move" else "unlink"
+    real = getattr(os, call)
+
+    def late(path: str, *more: object) -> None:
+        folder.rename(tmp_path / "away")
+        real(path, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, late)
+        assert reader.poll()
+    (tmp_path / "away").rename(folder)
+    assert reader.read_all() == lines(1, 2)
+    assert not (folder / "a.log").exists()

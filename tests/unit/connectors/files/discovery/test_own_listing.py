@@ -1,4 +1,4 @@
-"""Tasks that find their files by a rule: which ones they read, and when they look for others."""
+"""Tasks that find their files by a rule: which files they read, and when they list the files again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def listing(folder: Path, inodes: dict[str, Any], clock: Clock, settle_s: float 
 
 
 def flood(folder: Path) -> list[str]:
-    """More files that have not settled than a summary shows."""
+    """More unsettled files than a summary can list."""
     others = [folder / f"new-{number:04}" for number in range(2_000)]
     for other in others:
         other.touch()
@@ -50,7 +50,7 @@ def flood(folder: Path) -> list[str]:
 
 
 def age(*names: str) -> None:
-    """The files have not changed for a day."""
+    """Set the files' modification times to a day ago."""
     for name in names:
         now = Path(name).stat().st_mtime
         os.utime(name, (now, now - 86_400))
@@ -117,7 +117,7 @@ def test_a_machine_that_numbers_files_otherwise_reads_them_after_a_while(
 
 
 def test_a_few_files_with_other_numbers_are_read_after_a_while(tmp_path: Path, names: list[str], clock: Clock) -> None:
-    """The summary shows each of so few differences, and that none of the files is alike."""
+    """The summary can list so few differences, and shows that none of the files is the same."""
     found = listing(tmp_path, {name: 10_000_000_000 + number for number, name in enumerate(names)}, clock)
     assert found.look() is None
     clock.now = 31.0
@@ -129,12 +129,12 @@ def test_any_number_of_files_that_have_not_settled_keeps_no_file_back(
 ) -> None:
     age(*names[:40])
     others = flood(tmp_path)
-    # The connector saw the last ten before they changed again, and a task without files.settle.ms sees too many others.
+    # The connector saw the last ten files before their change. Without files.settle.ms, the task sees too many others.
     assert listing(tmp_path, seen(names), clock).look() is None
     found = listing(tmp_path, seen(names), clock, settle_s=60.0)
     assert found.look() == (names, seen(names))
     assert not found.missing
-    # Those that the connector takes to be whole are in the next configuration.
+    # Files that have settled for the connector are in its next configuration.
     age(*others[:100])
     assert listing(tmp_path, seen([*names, *others[:50]]), clock, settle_s=60.0).look() == (
         [*names, *others[:50]],

@@ -39,7 +39,7 @@ class Writer:
             path = self._new_name()
         with path.open("a") as file:
             for _ in range(self.chance.randrange(1, 4)):
-                # Files begin in the same way.
+                # All files have the same first bytes.
                 file.write(f"{'x' * self.chance.choice([1, 600])} {self.count}\n")
                 self.count += 1
 
@@ -47,12 +47,12 @@ class Writer:
         path.rename(self._new_name())
 
     def exchange(self, path: Path) -> None:
-        """The name has another file at once."""
+        """Atomically replace the file of a name."""
         path.rename(self._new_name())
         self.append(path)
 
     def swap(self, path: Path) -> None:
-        """Two names have the file of each other."""
+        """Exchange the files of two names."""
         other, between = self.chance.choice(sorted(self.folder.iterdir())), self._new_name()
         if other != path:
             path.rename(between)
@@ -80,7 +80,7 @@ def test_tasks_that_list_the_files_themselves_read_each_line_once(seed: int, tmp
 def test_tasks_that_list_files_which_settle_read_each_line_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A summary shows few differences."""
+    """A summary can list few differences only."""
     monkeypatch.setattr(sketch, "PART_CELLS", 3)
     write_and_settle(seed, tmp_path, monkeypatch)
 
@@ -93,7 +93,7 @@ def test_files_that_settle_at_any_time_are_read_once(
 
 
 def write_and_settle(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each scan of the connector or a task finds that other files have settled."""
+    """Each scan of the connector or a task finds a different set of settled files."""
     chance, ends = random.Random(seed), list[bool]()
 
     def clock() -> float:
@@ -113,7 +113,7 @@ def write_and_read(seed: int, tmp_path: Path, end: Callable[[], object] = bool, 
     meanwhile = [bool, writer.act, lambda: [writer.act() for _ in range(5)]]
 
     def look() -> None:
-        """A task may commit what it has read until the next one starts."""
+        """Until the next task starts, the current one may commit the rows that it has read."""
         given = [chance.choice(meanwhile), chance.choice([bool, reader.poll_before_commit()])]
         chance.choice(meanwhile)()
         reader.look(chance.randrange(1, 4), given=lambda: [act() for act in given], started=chance.choice(meanwhile))
@@ -125,7 +125,7 @@ def write_and_read(seed: int, tmp_path: Path, end: Callable[[], object] = bool, 
         try:
             act()
         except DataError:
-            # A task that found another file is restarted with the next scan.
+            # A task that found a different file is restarted with the next scan.
             reader.restart()
         if chance.random() < 0.3:
             found, given, started = chance.choices(meanwhile, k=3)

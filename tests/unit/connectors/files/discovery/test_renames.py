@@ -1,4 +1,4 @@
-"""Files that are renamed, replaced, copied and linked: which file it is tells where it goes on."""
+"""Files that are renamed, replaced, copied and linked are read on by their identity."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_renamed_back_continues_at_its_furthest_position(tmp_path
         file.write(text(2))
     reader.restart()
     reader.read_all()
-    # As by a restored topic, or a user who altered offsets: both names have one of the same file.
+    # Both names have an offset of the same file, as in a restored offsets topic or after altered offsets.
     reader.offsets.of_files[str(path)] = stale
     (tmp_path / "b").rename(path)
     reader.restart()
@@ -132,7 +132,9 @@ def test_a_file_that_is_replaced_by_one_as_long_is_reported(
     os.utime(path, ns=(0, 0))
     if restarted:
         reader.restart()
-    with pytest.raises(DataError, match="was replaced by another one after it was read up to byte"):
+    with pytest.raises(
+        DataError, match="was replaced by another one: its offset belongs to the former file, up to byte"
+    ):
         reader.poll()
 
 
@@ -143,7 +145,9 @@ def test_a_file_that_is_overwritten_while_it_is_read_is_reported(encoding: str, 
     reader = Reader(path, batch_bytes="7", encoding=encoding)
     assert reader.poll()
     path.write_text(text(4, 5, 6))
-    with pytest.raises(DataError, match="was replaced by another one after it was read up to byte"):
+    with pytest.raises(
+        DataError, match="was replaced by another one: its offset belongs to the former file, up to byte"
+    ):
         reader.poll()
     assert reader.rows == lines(1)
 
@@ -175,7 +179,7 @@ def test_a_name_with_another_file_than_the_connector_saw_is_not_read(tmp_path: P
     reader.read_all()
     (tmp_path / "b").write_text(text(2))
     reader.restart()
-    # Its former name is not known to the task, which would take it for a new file.
+    # The task does not know the file's former name, and would take the file for a new one.
     (tmp_path / "a").replace(tmp_path / "b")
     assert reader.read_all() == lines(1)
     reader.restart()
@@ -215,7 +219,7 @@ def test_a_file_that_is_renamed_before_its_first_commit_is_read_once(tmp_path: P
     assert told.wait(WAIT_SECONDS)
     [given] = connector.task_configs(1)
     connector.stop()
-    # The former task commits as it ends.
+    # The former task commits when it stops.
     reader.offsets.commit(task, batch)
     reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
     assert reader.read_all() == []
@@ -227,7 +231,7 @@ def test_a_new_file_with_the_inode_of_an_old_name_is_read_from_its_start(tmp_pat
     reader.read_all()
     (tmp_path / "a").rename(tmp_path / "b")
     (tmp_path / "b").write_text(text(3, 4, 5))
-    # The watch saw the inode under the former name.
+    # The connector's scan saw the inode under the former name.
     given = {**reader.properties, "task.files": json.dumps([str(tmp_path / "b")])}
     given["task.renamed"] = json.dumps({str(tmp_path / "b"): [str(tmp_path / "a")]})
     reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
@@ -237,8 +241,8 @@ def test_a_new_file_with_the_inode_of_an_old_name_is_read_from_its_start(tmp_pat
 @pytest.mark.parametrize(
     "identity", ["", "{}", "[]", '{"inode": "1", "modified": 1, "end": 1, "head": "", "tail": ""}']
 )
-def test_an_offset_with_an_identity_that_is_none_is_refused(identity: str, tmp_path: Path) -> None:
+def test_an_offset_with_an_invalid_file_identity_is_refused(identity: str, tmp_path: Path) -> None:
     connector = FileSourceConnector()
     partition, offset = {"filename": str(tmp_path / "a")}, {"position": 1, "identity": identity}
-    with pytest.raises(DataError, match=r"a has the identity .*, which is not one: remove the field"):
+    with pytest.raises(DataError, match=r"a has the identity .*, which is invalid: remove the field"):
         connector.alter_offsets(config(tmp_path / "a", format="text"), [(partition, offset)])

@@ -1,4 +1,4 @@
-"""Logs that are rotated: the former ones go on under their new names, and the new one is read from its start."""
+"""Rotated logs: renamed files are read on under their new names, and new files from their start."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing
     rotate(tmp_path, text(1, 2))
     reader = Reader(tmp_path / "log*")
     reader.read_all()
-    # As long as what was read of the former one, with other lines.
+    # As long as the part of the former file that was read, with other lines.
     rotate(tmp_path, text(3, 4, 5))
     for committed in (False, True, False, True):
         reader.restart()
@@ -58,7 +58,7 @@ def test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing
 
 @pytest.mark.usefixtures("by_rule")
 def test_more_logs_are_rotated_than_a_summary_can_tell_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new name is of the task that has the old one, although a hash gives it to another task."""
+    """A new name goes to the task that has the old one, although its hash belongs to another task."""
     monkeypatch.setattr(sketch, "PART_CELLS", 20)
     for number in range(300):
         (tmp_path / f"log {number}").write_text(text(number))
@@ -81,12 +81,12 @@ def test_an_offset_of_another_file_under_an_old_name_is_not_used(tmp_path: Path)
     rotate(tmp_path, text(2, 3))
     [given] = reader.restart()
     reader.read_all()
-    # The same configuration again: what was the former name's offset is that of the new log by now.
+    # The same configuration again: by now, the former name's offset is the new log's.
     reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
     assert sorted(reader.read_all()) == lines(1, 2, 3)
 
 
-def test_another_file_in_place_of_a_renamed_one_is_waited_with(
+def test_another_file_in_place_of_a_renamed_one_waits_for_a_scan(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -94,7 +94,7 @@ def test_another_file_in_place_of_a_renamed_one_is_waited_with(
     reader = Reader(tmp_path / "log*")
     reader.read_all()
     rotate(tmp_path, text(3))
-    # The task does not know of the new name yet.
+    # The task does not know the new name yet.
     assert not reader.poll()
     assert not reader.poll()
     assert caplog.text.count("Waiting for the next scan to find out which one") == 1
@@ -115,7 +115,7 @@ def test_another_file_fails_the_task_after_some_looks_for_files(
         any(reader.poll() for _ in range(1000))
 
 
-def test_another_file_fails_the_task_at_once_that_is_to_end(tmp_path: Path) -> None:
+def test_another_file_fails_a_task_that_is_to_end_at_once(tmp_path: Path) -> None:
     rotate(tmp_path, text(1, 2))
     reader = Reader(tmp_path / "log")
     reader.read_all()
@@ -144,7 +144,7 @@ def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
 def test_a_rename_that_a_scan_meets_is_left_to_the_next_scan(
     seen: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may meet a renamed file under both names, or under none."""
+    """A scan may find a renamed file under both names, or under none."""
     rotate(tmp_path, text(1))
     watch = FileWatch(
         Discovery((str(tmp_path / "*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
@@ -183,7 +183,7 @@ def test_a_scan_that_finds_a_new_file_alone_is_not_repeated(tmp_path: Path, monk
 
 
 def test_many_files_that_are_gone_are_forgotten_once_no_more_vanish(tmp_path: Path) -> None:
-    """Else a task whose configuration describes them would wait for another one, and read nothing."""
+    """Otherwise a task whose configuration still lists them would wait for another configuration, and read nothing."""
     for number in range(1_003):
         (tmp_path / f"part-{number}").touch()
     watch = FileWatch(
@@ -284,7 +284,7 @@ def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_p
         rotate(tmp_path, text(number))
         [given] = reader.restart()
         reader.read_all()
-    # The last one of the names is not known to the task yet.
+    # The task does not know the last name yet.
     (tmp_path / "log.2").rename(tmp_path / "log.3")
     rotate(tmp_path, text(3))
     reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
@@ -294,7 +294,7 @@ def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_p
 
 
 def test_files_that_are_rotated_while_the_task_starts_are_read_once(tmp_path: Path) -> None:
-    """A file has the name then that the connector saw another file under."""
+    """At the task's start, a file has the name under which the connector saw another file."""
     rotate(tmp_path, text(0))
     reader = Reader(tmp_path / "log*")
     reader.read_all()
@@ -317,7 +317,7 @@ def test_files_that_are_rotated_while_the_task_starts_are_read_once(tmp_path: Pa
 def test_a_file_that_is_renamed_again_before_its_first_task_ends_is_read_once(
     names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """The task commits what it read under the first name after the connector has found the last one."""
+    """The task commits rows of the first name after the connector has found the last name."""
     log = tmp_path / "log"
     log.write_text(text(1, 2))
     reader = Reader(f"{log}*")
@@ -334,7 +334,7 @@ def test_a_file_that_is_renamed_again_before_its_first_task_ends_is_read_once(
 
 
 def exchanged_and_renamed(folder: Path, when: str) -> Reader:
-    """Two files change their names, and one of them has a third name before the task starts."""
+    """Two files exchange their names, and one of them gets a third name before the task starts."""
     (folder / "a").write_text(text(1, 2))
     (folder / "b").write_text(text(3, 4, 5))
     reader = Reader(folder / "*")
@@ -350,7 +350,7 @@ when = pytest.mark.parametrize("when", ["found", "given", "started"])
 
 @when
 def test_a_file_that_is_renamed_again_before_its_task_starts_is_read_once(when: str, tmp_path: Path) -> None:
-    """Its offset is under a name that gets the offset of another file."""
+    """The file's offset is under a name to which another file's offset moves."""
     reader = exchanged_and_renamed(tmp_path, when)
     reader.read_all()
     reader.restart()

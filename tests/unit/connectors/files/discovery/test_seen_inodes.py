@@ -1,4 +1,4 @@
-"""A task compares the inodes of its files with those that the connector saw."""
+"""A task compares its files' inodes with the inodes that the connector saw."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_packed_files_are_unpacked_unchanged(*, inodes: dict[str, int | None], l
     assert Share.of(packed) == share
 
 
-def test_few_files_are_named_as_before() -> None:
+def test_few_files_are_listed_by_name() -> None:
     share = Share(["/in/a", "/in/b"], {"/in/a": 1, "/in/b": None}, {"/in/b": ["/in/c"]})
     assert share.in_config() == {
         "task.files": '["/in/a", "/in/b"]',

@@ -29,6 +29,6 @@ def test_1_500_differences_are_found_and_too_many_are_known_to_be(count: int) ->
 
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "ü"])
-def test_a_text_that_is_no_sketch_is_refused(text: str) -> None:
+def test_an_invalid_sketch_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Sketch.from_text(text)

@@ -1,4 +1,4 @@
-"""Paths that are spelled in another way than before: reading continues, and nothing is read twice."""
+"""Paths with a new spelling: files are read on, and no row is read twice."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def test_a_task_that_is_killed_while_names_change_repeats_nothing(folder: Path) 
     reader = Reader(dotted(folder / "*"))
     reader.read_all()
     respell(reader, str(folder / "*"))
-    # Polled, and killed before the commit.
+    # The rows were polled, but the worker was killed before the commit.
     assert reader.poll(commits=False)
     respell(reader, str(folder / "*"))
     assert reader.poll()
-    # Killed right after it.
+    # The worker was killed right after the commit.
     respell(reader, str(folder / "*"))
     assert reader.read_all() == lines(1, 2)
     assert list(reader.offsets.of_files) == [str(folder / "a")]
@@ -108,7 +108,7 @@ def test_the_furthest_offset_counts_of_a_file_that_was_read_under_two_spellings(
     reader = Reader(str(folder / "*"))
     reader.read_all()
     offset = reader.offsets.of_files[str(folder / "a")]
-    # As an older version left it.
+    # An older version committed this spelling.
     reader.offsets.of_files["./in/a"] = offset
     with (folder / "a").open("a") as file:
         file.write(text(3))

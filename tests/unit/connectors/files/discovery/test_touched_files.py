@@ -1,4 +1,4 @@
-"""Files whose time or inode changes and whose bytes stay: a later rename is recognised."""
+"""Files whose time or inode changes and whose bytes do not: a later rename is recognised."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 def touch(path: Path) -> None:
-    """Set a time that the file cannot have had: the clock of a file system may be coarse."""
+    """Set a modification time that the file cannot have had: file systems may have coarse clocks."""
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
 
 
 def write_anew(path: Path) -> None:
-    """As editors do: another file with the same bytes replaces the file."""
+    """Replace the file by a new one with the same bytes, as editors do."""
     Path(shutil.copy(path, path.parent.with_name("anew"))).replace(path)
 
 
@@ -61,7 +61,7 @@ def test_a_file_that_grows_after_a_touch_goes_on_where_it_was(folder: Path) -> N
     reader = Reader(folder / "*")
     reader.read_all()
     touch(path)
-    # What this batch would commit is lost.
+    # The offset of this batch is not committed.
     assert reader.poll(commits=False)
     with path.open("a") as file:
         file.write(text(3))
@@ -117,7 +117,7 @@ def test_an_incomplete_row_that_grows_commits_nothing(folder: Path) -> None:
 
 
 def test_a_file_that_is_exchanged_while_it_is_checked_is_looked_at_again(folder: Path) -> None:
-    """The other file may be one that is read under another name, too."""
+    """The new file may be one that is read under another name as well."""
     path = folder / "a"
     path.write_text(text(1))
     with open_file(str(path), ANYWHERE) as file:

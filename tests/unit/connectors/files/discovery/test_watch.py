@@ -1,4 +1,4 @@
-"""What the connector's watch makes of scans during which files come, go and are renamed."""
+"""The connector's scans while files appear, disappear and are renamed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_new_files_are_found_where_files_vanish_all_the_time(tmp_path: Path, mon
     for path in old:
         path.write_text(text(1))
     watch = watch_of(tmp_path)
-    # They have other inodes than those that are deleted meanwhile.
+    # Their inodes differ from the inodes of the files that are deleted meanwhile.
     new = [tmp_path / f"new {number}" for number in range(3)]
     for path in new:
         path.write_text(text(2))

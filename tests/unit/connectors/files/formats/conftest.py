@@ -1,4 +1,4 @@
-"""What tests of formats share."""
+"""Fixtures for tests of formats."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a poll waits at the end of its files."""
+    """Shorten the wait of a poll at the end of its files."""
     monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""CSV files as FileSource reads them: types, headers, quotes, and rows that do not fit."""
+"""CSV files in FileSource: types, headers, quotes, and rows that do not fit."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_escaped_characters_are_part_of_a_field_wherever_a_batch_ends(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], batch_bytes: int, quote: str, escape: str
 ) -> None:  # fmt: skip
     out = io.StringIO()
-    # The escape character does it all, or the quote most of it.
+    # With QUOTE_NONE the escape character escapes everything; with QUOTE_ALL it escapes quotes only.
     quoting = csv.QUOTE_ALL if quote and batch_bytes % 2 else csv.QUOTE_NONE
     csv.writer(out, quotechar=quote or None, escapechar=escape, doublequote=False, quoting=quoting).writerows(rows)
     found = rows_of(
@@ -212,7 +212,7 @@ def test_a_quote_that_is_never_closed_is_an_error(path: Path) -> None:
 
 
 def lone_quotes(rows: int) -> tuple[bytes, list[dict[str, str]]]:
-    """Rows with line ends in quotes, and some with a quote in a field without quotes."""
+    """Rows with line ends in quotes; some rows have a quote in an unquoted field."""
     lone = {rows // 3, rows // 2}
     texts = [f'{n},5" pipe' if n in lone else f'"{n}","a\nb, ""{n}"" c\n"' for n in range(rows)]
     values = ['5" pipe' if n in lone else f'a\nb, "{n}" c\n' for n in range(rows)]
@@ -258,7 +258,7 @@ def test_an_escape_character_after_a_closing_quote_takes_the_next_one(path: Path
     assert found == [{"a": 'a,"b'}, {"a": "c"}]
 
 
-def test_a_field_of_a_bad_row_may_be_of_any_size(path: Path) -> None:
+def test_a_field_of_a_bad_row_may_have_any_size(path: Path) -> None:
     text = f"1,{'x' * 200_000}\ny,z\n"
     with pytest.raises(DataError, match=r"line 1.*column b .*'xxx.* is not of type INT"):
         rows_of(path, text, format="csv", schema="a INT, b INT")

@@ -1,4 +1,4 @@
-"""Values of CSV and JSON lines at and beyond the edges of their types."""
+"""Values of CSV and JSON lines at and beyond the limits of their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schema=infer`: what is inferred, and that it stays."""
+"""`schema=infer`: the inferred schema, and that it does not change."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_the_inferred_schema_is_in_the_offset_and_survives_a_restart(
     offsets.commit(batch)
     assert offsets.committed[str(path)]["schema"] == "n BIGINT"
 
-    # With these rows other columns would be inferred.
+    # Other columns would be inferred from these rows.
     path.write_text(path.read_text() + ("x\ny\n3\n" if form == "csv" else '{"n": "x"}\n{"n": "y"}\n{"n": 3}\n'))
     [again] = task_configs(path, offsets, **given)
     assert again[TASK_SCHEMA] == "n BIGINT"
@@ -163,7 +163,7 @@ def test_the_inferred_schema_is_in_the_offset_and_survives_a_restart(
                     found += part["value"].to_pylist()
                 else:
                     refused += [row.raw for row in part]
-    # A row that does not fit what was inferred is a bad one.
+    # A row that does not fit the inferred schema is a bad row.
     assert found == [{"n": 2}, {"n": 3}]
     assert refused == ([b"x", b"y"] if form == "csv" else [b'{"n": "x"}', b'{"n": "y"}'])
 

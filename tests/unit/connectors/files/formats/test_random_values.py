@@ -1,4 +1,4 @@
-"""Random values in all formats of files are read as Python reads them, or refused: see `tests/fuzz/values.py`."""
+"""Random values in all file formats are read like Python reads them, or refused: see `tests/fuzz/values.py`."""
 
 from __future__ import annotations
 

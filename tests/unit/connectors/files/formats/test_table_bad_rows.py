@@ -12,14 +12,20 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
+from pyspark.sql.types import StructType
 
 from fencepost import DataError
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.files.content.origin import FileOrigin
+from fencepost.connectors.files.formats.tables.table import TableFormat
+from fencepost.connectors.files.formats.tables.table_file import TableFile, TablePosition
+from fencepost.connectors.files.formats.tables.table_reader import TableReader
 from tests.support.table_files import avro_file
 from tests.unit.connectors.files.formats.test_table_files import rows_of, task_of, tolerated
 
 
 def decimals(values: list[int]) -> pa.Array:
-    """A DECIMAL(20,2) of unscaled values, of any number of digits."""
+    """A DECIMAL(20,2) column of unscaled values with any number of digits."""
     raw = b"".join(value.to_bytes(16, "little", signed=True) for value in values)
     return pa.Array.from_buffers(pa.decimal128(20, 2), len(values), [None, pa.py_buffer(raw)])
 
@@ -40,6 +46,22 @@ def test_a_decimal_with_more_digits_than_its_column_has_is_a_bad_row(path: Path,
         DataError, match=r"row 1 of the group 0, makes no record: column price: Decimal value does not fit"
     ):
         rows_of(path, form)
+
+
+def test_a_bad_row_of_a_later_group_is_placed_in_its_own_group(path: Path) -> None:
+    prices = decimals([10**20 if number in {3, 15, 29} else number for number in range(30)])
+    parquet.write_table(pa.table({"n": range(30), "price": prices}), str(path), row_group_size=10)
+    _, refused = tolerated(path, "parquet")
+    assert [(row.place["group"], row.place["row"]) for row in refused] == [("0", "3"), ("1", "5"), ("2", "9")]
+
+
+def test_rows_after_an_offset_within_a_group_keep_their_places(path: Path) -> None:
+    parquet.write_table(pa.table({"n": range(30)}), str(path), row_group_size=10)
+    position = TablePosition(group=0, row=4)
+    [split] = TableFile(FileOrigin(str(path)), TableFormat.PARQUET, position, 1 << 20, ANYWHERE).advance()
+    reader = TableReader(TableFormat.PARQUET, StructType())
+    places = [reader.place(split, row) for row in (0, 5, 6, 25)]
+    assert [(place["group"], place["row"]) for place in places] == [("0", "4"), ("0", "9"), ("1", "0"), ("2", "9")]
 
 
 def test_a_bad_value_in_a_list_refuses_its_own_row_only(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Parquet, ORC and Avro files: rows, resumes, and files that are not what they were."""
+"""Parquet, ORC and Avro files: rows, resumes, and files that were changed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from fencepost.connectors.files.formats.tables.table_file import TableFile, Tabl
 from fencepost.connectors.files.formats.tables.table_reader import open_table
 from fencepost.connectors.files.task import FileSourceTask
 from tests.support.table_files import WRITE, avro_file
+from tests.unit.connectors.files import altering
 from tests.unit.connectors.files.test_file_source import config, errors_of
 from tests.unit.connectors.support import WholeOffsets, errors_in, read, read_to_end, start, start_connector
 
@@ -45,7 +46,7 @@ def rows_of(path: Path, form: str, **properties: str) -> list[Any]:
 
 
 def tolerated(path: Path, form: str, **properties: str) -> tuple[list[Any], list[RefusedRow]]:
-    """The rows of a file, and those that are refused."""
+    """The rows of a file, and the refused ones."""
     task, found, refused = task_of(path, form, **properties), [], []
     while not task.at_end():
         batch: Any = task.poll()
@@ -69,7 +70,7 @@ def test_each_row_is_read_once_whatever_the_batches_and_restarts(path: Path, for
             if batch is None:
                 continue
             assert isinstance(batch, SourceBatch)
-            # As it is sent to executors.
+            # The split is pickled, as for an executor.
             sent = pickle.loads(pickle.dumps(batch.reader))  # noqa: S301 - our own
             found += read(SourceBatch(reader=sent, splits=batch.splits, offsets=batch.offsets))
             offsets.commit(batch)
@@ -175,9 +176,9 @@ def test_another_file_in_its_place_is_reported(path: Path, form: str, restarted:
     batch = task.poll()
     assert isinstance(batch, SourceBatch)
     offsets.commit(batch)
-    # A file of the same size.
+    # The new file has the same size.
     path.write_bytes(WRITE[form]([row | {"n": row["n"] + 1} for row in ROWS]))
-    with pytest.raises(DataError, match="was replaced by another one, after it was read up to row"):
+    with pytest.raises(DataError, match=r"was replaced by another one: its offset, row \d+ of the group \d+, belongs"):
         (task_of(path, form, offsets) if restarted else task).poll()
 
 
@@ -230,7 +231,7 @@ def test_a_file_is_deleted_after_its_rows_are_committed(path: Path, form: str) -
             task.commit()
     assert found == ROWS
     assert not path.exists()
-    # Another file of the name is a new one.
+    # Another file with the same name is a new file.
     path.write_bytes(WRITE[form](ROWS[:7]))
     assert read(task.poll()) == ROWS[:7]
 
@@ -238,9 +239,12 @@ def test_a_file_is_deleted_after_its_rows_are_committed(path: Path, form: str) -
 @formats
 def test_offsets_are_checked_before_they_are_set(path: Path, form: str) -> None:
     path.write_bytes(WRITE[form](ROWS))
-    connector, given = FileSourceConnector(), config(path, format=form)
+    given = config(path, format=form)
+    connector = altering.connector(given)
     partition = {"filename": str(path)}
-    assert connector.alter_offsets(given, [(partition, {"group": 3, "row": 5}), (partition, None)])
+    with open_table(str(path), TableFormat(form), ANYWHERE) as table:
+        first = table.first_key
+    assert connector.alter_offsets(given, [(partition, {"group": first, "row": 5}), (partition, None)])
     for wrong in ({"position": 7}, {"group": -1}, {"group": "1"}, {"group": True}, {"group": 1, "file": 7}):
         with pytest.raises(DataError, match="is not of the form"):
             connector.alter_offsets(given, [(partition, wrong)])
@@ -266,6 +270,22 @@ def test_rows_that_are_appended_to_an_avro_file_are_read(path: Path) -> None:
     with path.open("a+b") as file:
         fastavro.writer(file, None, ROWS[10:20])  # type: ignore[arg-type]
     assert read(task.poll()) == ROWS[10:20]
+
+
+def test_blocks_before_a_damaged_avro_block_are_read(path: Path) -> None:
+    data = bytearray(avro_file(ROWS))
+    path.write_bytes(data)
+    with open_table(str(path), TableFormat.AVRO, ANYWHERE) as table:
+        first, second, third = list(table.groups(table.first_key))[:3]
+    data[third.next - 16 : third.next] = bytes(16)
+    path.write_bytes(data)
+    task = task_of(path, "avro")
+    assert read(task.poll()) == ROWS[: first.rows + second.rows]
+    for _ in range(2):
+        with pytest.raises(
+            DataError, match=f"no sound block at byte {third.key}: .*; the rows before it are delivered"
+        ):
+            task.poll()
 
 
 @formats

@@ -123,7 +123,7 @@ def test_a_type_of_avro_that_is_not_read_is_refused_by_its_column(path: Path, ki
     schema = {"type": "record", "name": "Row", "fields": [{"name": "c", "type": kind}]}
     path.write_bytes(avro_file([], schema))
     with path.open("ab") as file:
-        # A block with one row.
+        # This is a block with one row.
         file.write(b"\x02\x02\x00" + path.read_bytes()[-16:])
     with pytest.raises(DataError, match=told):
         task_of(path, "avro").poll()

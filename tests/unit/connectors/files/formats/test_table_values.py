@@ -1,4 +1,4 @@
-"""Values of Parquet, ORC and Avro files at the edges of their types: what is delivered, and what is refused alone."""
+"""Values of Parquet, ORC and Avro files at the limits of their types: accepted, or refused as single rows."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a poll waits at the end of its files."""
+    """Shorten the wait of a poll at the end of its files."""
     monkeypatch.setattr(growing_file, "WAIT_SECONDS", 0.1)
 
 
 def appended(path: Path, written: Any, rows: list[Any], declared: Any) -> None:
-    """Make an Avro file that declares one type for its column v, and has rows of another one."""
+    """Write an Avro file whose column v is declared with one type and has rows of another one."""
     schema, sync = json.dumps(record_of(declared)).encode(), b"sixteen bytes..."
     data = b"".join(_encoded(record_of(written), {"v": row}) for row in rows)
     meta = _encoded({"type": "map", "values": "bytes"}, {"avro.schema": schema, "avro.codec": b"null"})
@@ -96,7 +96,7 @@ def test_a_batch_of_one_row_is_not_refused_for_the_row_after_it(
     bad = pa.ListArray.from_arrays(lists.offsets, pa.Array.from_buffers(pa.decimal128(20, 0), 3, prices.buffers()))
     write: Any = parquet.write_table if form == "parquet" else orc.write_table
     write(pa.table({"n": [1, 2, 3], "v": bad}), str(path))
-    # In batches of two bytes each row is alone.
+    # With batches of two bytes, each row has its own batch.
     for batch_bytes in ("2", "1000000"):
         rows, refused = tolerated(path, form, batch_bytes=batch_bytes)
         assert [row["n"] for row in rows] == [1, 2]
@@ -180,7 +180,7 @@ def test_a_text_of_avro_that_is_not_utf_8_is_a_bad_row(path: Path, wrap: Any) ->
 
 
 def test_an_orc_file_of_other_things_than_structs_is_refused(path: Path) -> None:
-    # What pyorc 0.12 writes for the numbers 1 and 2 under the schema "int".
+    # The bytes that pyorc 0.12 writes for the numbers 1 and 2 with the schema "int".
     path.write_bytes(bytes.fromhex(ORC_OF_NUMBERS))
     with pytest.raises(DataError, match=r"The file .* cannot be read: .*top-level struct.*Bring the right file"):
         rows_of(path, "orc")

@@ -1,4 +1,4 @@
-"""Objects of real servers: SeaweedFS (S3), fake-gcs-server (Google Cloud Storage), Azurite (Azure), and HDFS."""
+"""Objects on real servers: SeaweedFS (S3), fake-gcs-server (Google Cloud Storage), Azurite (Azure), and HDFS."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from tests.support.azure_store import ACCOUNT, Azurite
 from tests.support.hadoop_store import Hdfs
 from tests.support.object_store import BUCKET, GoogleStore, ObjectStore, Seaweed
 from tests.support.topics import unique
+from tests.unit.connectors.files import altering
 from tests.unit.connectors.files.content.test_restart_points import Offsets
 from tests.unit.connectors.files.discovery.test_additions import Watching
 from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
@@ -63,7 +64,7 @@ def _task(url: str, offsets: Offsets, **properties: str) -> SourceTask:
 
 
 def _by_batch(url: str, count: int, **properties: str) -> list[Any]:
-    """The rows of an object, each batch read by a task that starts from the offset of the one before."""
+    """The rows of an object; each batch is read by a new task that starts from the previous batch's offset."""
     offsets, rows = Offsets(), list[Any]()
     while len(rows) < count:
         batch = _task(url, offsets, **properties).poll()
@@ -71,7 +72,7 @@ def _by_batch(url: str, count: int, **properties: str) -> list[Any]:
         rows += read(batch)
         offsets.commit(batch)
     task: Any = _task(url, offsets, **properties)
-    assert not task._look()
+    assert not task._next_batch()
     assert task.at_end()
     return rows
 
@@ -113,7 +114,7 @@ def test_a_missing_bucket_is_an_error_and_not_an_empty_match(store: ObjectStore)
     pattern = store.url("in/*.csv").replace(BUCKET, "nobucket")
     discovery = Discovery((pattern,), ANYWHERE)
     if pattern == store.url("in/*.csv"):
-        # HDFS has no buckets.
+        # HDFS does not have buckets.
         assert discovery.find() == []
         return
     with pytest.raises(ConfigError, match=r"There is no \w+://nobucket.*: create it, or correct the URL"):
@@ -145,7 +146,7 @@ def test_tasks_that_list_objects_themselves_read_each_once(store: ObjectStore, f
     watching = Watching(store.url(folder))
     watching.look()
     assert all(TASK_RULE in given for given in watching.configs)
-    # The connector has not seen this one.
+    # The connector has not seen this object.
     store.put(f"{folder}/20", b"20\n")
     assert sorted(map(int, watching.read())) == list(range(20))
     watching.look()
@@ -239,7 +240,7 @@ def test_an_object_that_was_read_to_its_end_may_go_away(store: ObjectStore, fold
     offsets.commit(batch)
     store.delete(f"{folder}/rows.csv")
     task: Any = _task(url, offsets, **ROWS)
-    assert not task._look()
+    assert not task._next_batch()
     assert task.lag() == 0
     assert task.at_end()
 
@@ -254,6 +255,34 @@ def test_an_object_whose_offset_was_altered_is_read_again(store: ObjectStore, fo
     batch.offsets[:] = [(partition, {**offset, "position": 0})]
     offsets.commit(batch)
     assert len(read(_task(url, offsets, **ROWS).poll())) == len(LINES)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_offset_that_a_user_sets_belongs_to_the_object_that_is_there(
+    store: ObjectStore, folder: str, form: str
+) -> None:
+    def content(first: int) -> bytes:
+        if form == "csv":
+            return b"".join(b"%d,a\n" % number for number in range(first, first + 9))
+        table = pa.table({"n": list(range(first, first + 9))})
+        parquet.write_table(table, file := pa.BufferOutputStream())
+        return bytes(file.getvalue())
+
+    url = store.put(f"{folder}/rows", content(10))
+    properties = ROWS if form == "csv" else {"format": form}
+    given, offsets = config(url, **properties), Offsets()
+    connector = altering.connector(given)
+    pairs = [({"filename": url}, {"position": 10} if form == "csv" else {"group": 0, "row": 2})]
+    assert connector.alter_offsets(given, pairs)
+    assert (
+        connector.bind_offsets(given, [({"filename": store.url(f"{folder}/none")}, pairs[0][1])])[0][1] == pairs[0][1]
+    )
+    bound = connector.bind_offsets(given, pairs)
+    offsets.positions[url] = bound[0][1]
+    assert [row["n"] for row in read(_task(url, offsets, **properties).poll())] == list(range(12, 19))
+    store.put(f"{folder}/rows", content(50))
+    with pytest.raises(DataError, match="was replaced"):
+        _task(url, offsets, **properties).poll()
 
 
 def test_an_object_that_goes_away_while_it_is_read_is_missed(store: ObjectStore, folder: str) -> None:
@@ -376,4 +405,4 @@ def test_a_worker_that_restricts_files_reads_the_objects_that_it_names(store: Ob
 @pytest.mark.parametrize("url", [f"s3://{BUCKET}", f"gs://{BUCKET}", f"abfss://{Azurite.host}", "hdfs://test:8020"])
 def test_objects_are_not_taken_away(after_end: str, url: str) -> None:
     found = errors_of(files=f"{url}/*.csv", format="text", files_after_end=after_end)
-    assert "is not there for objects" in found["files.after.end"]
+    assert "is not supported for objects" in found["files.after.end"]

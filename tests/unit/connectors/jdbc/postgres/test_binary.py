@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL's binary format are decoded to what psycopg writes in it."""
+"""Rows in COPY's binary format are decoded to the values that psycopg wrote."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _column(name: str, becomes: t.DataType) -> JdbcColumn:
 
 
 def _decoded(columns: tuple[JdbcColumn, ...], rows: list[tuple[Any, ...]], after: int) -> list[tuple[Any, ...]]:
-    """Decode rows in a block that has so many more bytes after them."""
+    """Decode rows in a block that has this many more bytes after them."""
     messages = [_message(row) for row in rows]
     ends = list(accumulate(len(message) for message in messages))
     block = bytearray(b"".join(messages) + b"\xff" * after)

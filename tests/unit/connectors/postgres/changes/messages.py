@@ -9,7 +9,7 @@ from fencepost.connectors.postgres.changes.stream.decoder import EPOCH_US
 from fencepost.connectors.postgres.changes.stream.relation import Column, Relation, ReplicaIdentity
 
 UNCHANGED = object()
-"""A TOASTed value that did not change, which the server does not send."""
+"""An unchanged TOASTed value, which the server does not send."""
 
 Row = Sequence[str | object | None]
 
@@ -102,5 +102,5 @@ def values(row: Row) -> bytes:
 
 
 def buffer(*messages: bytes) -> bytearray:
-    """A block as a stream has it: with some room behind the messages."""
+    """A block as the stream has it: with free bytes behind the messages."""
     return bytearray(b"".join(messages) + bytes(64))

@@ -87,11 +87,11 @@ def test_a_changed_publication_commits_with_the_next_position(clock: _Clock) -> 
 @pytest.mark.parametrize("news", [READING, replace(STATE, types={16384: TypeInfo(23)})])
 def test_progress_and_types_commit_at_the_same_position(clock: _Clock, news: SourceState) -> None:
     points = _points(clock)
-    assert points.has_news(news)
+    assert points.has_changed_state(news)
     assert _may_commit(points, WHOLE, news)
     assert not _may_commit(points, WITHIN, news)
     points.offer(news, WHOLE)
-    assert not points.has_news(news)
+    assert not points.has_changed_state(news)
 
 
 def test_a_heartbeat_commits_without_changes(clock: _Clock) -> None:

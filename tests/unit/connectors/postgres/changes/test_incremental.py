@@ -1,4 +1,4 @@
-"""The progress of incremental snapshots, and how source offsets keep it."""
+"""The progress of incremental snapshots, stored in source offsets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_signal_can_stop_the_table_that_is_being_read_or_a_later_one():
 
 
 def test_a_pause_is_not_active_and_ends_with_the_last_table():
-    paused = SnapshotProgress((ORDERS,)).resting(paused=True)
+    paused = SnapshotProgress((ORDERS,)).with_pause(paused=True)
     assert not paused.active
-    assert paused.resting(paused=False).active
+    assert paused.with_pause(paused=False).active
     assert paused.stopped(lambda _: True) == SnapshotProgress()

@@ -1,4 +1,4 @@
-"""Source offsets keep a position and what it belongs to."""
+"""Source offsets store a position, and the slot, tables and publication to which it belongs."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ SERVER = Server("7000", 1, 0x16B374D900)
 )
 def test_a_state_is_read_back_from_its_offset(state: SourceState):
     assert SourceState.of(json.loads(json.dumps(state.offset()))) == state
+
+
+def test_an_offset_of_debezium_is_refused_with_advice_about_its_jars():
+    with pytest.raises(DataError) as refused:
+        SourceState.of({"lsn_proc": 24817784, "messageType": "INSERT", "lsn": 24817784, "txId": 751, "ts_usec": 7})
+    assert "plugin.path of each worker" in str(refused.value)
+    assert "snapshot.mode=no_data" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +121,12 @@ def test_a_publication_may_grow_but_not_lose_a_part():
 def test_settings_that_were_changed_and_set_back_are_noticed():
     state = replace(STATE, publication={"": "1.t.10.700"})
     check_publication(state, "p", {"": "1.t.10.700"})
-    # Another owner has another row as well.
+    # A new owner also changes the row's xmin.
     check_publication(state, "p", {"": "1.t.11.701"})
     for altered in ("1.t.10.701", "1.f.11.701", "2.t.10.700"):
         with pytest.raises(PositionLostError, match="its settings"):
             check_publication(state, "p", {"": altered})
-    # An old version's offset has neither.
+    # An old version's offset has neither owner nor xmin.
     check_publication(replace(STATE, publication={"": "1.t"}), "p", {"": "1.t.10.700"})
 
 
@@ -141,6 +148,6 @@ def test_a_published_schema_may_be_renamed_or_dropped():
 def test_a_published_table_may_be_renamed_or_dropped():
     check_publication(STATE, "p", {"": "1.t", "public.renamed": "2.abc.7"})
     check_publication(STATE, "p", {"": "1.t"}, dropped={"public.t"})
-    # Another table of the name of the one that was dropped.
+    # A new table has the name of the dropped one.
     with pytest.raises(PositionLostError, match=r"public\.t"):
         check_publication(STATE, "p", {"": "1.t", "public.t": "4.abc.9"}, dropped=set())

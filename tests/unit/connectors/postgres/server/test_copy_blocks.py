@@ -12,7 +12,7 @@ from fencepost.connectors.postgres.server.copy_blocks import RowFinder
 
 pytestmark = pytest.mark.unit
 
-# Lengths whose bytes look like the beginning of a message: `d` and a 0.
+# Lengths whose bytes look like the beginning of a message: a `d` and a 0 byte.
 _SIZES = st.one_of(st.integers(1, 300), st.sampled_from([0x6400 - 4, 0x6401 - 4, 0x640000 - 4]))
 
 
@@ -35,7 +35,7 @@ def test_rows_are_found_wherever_a_block_ends(sizes: list[int], after: bytes, da
     assert (starts.tolist(), found) == (whole, end)
 
 
-# Fields that look like the beginning of a row, and what follows a row.
+# Fields that look like the beginning of a row, and the bytes between rows.
 _FIELDS = st.sampled_from([b"", b"d", b"d\0\0\0\x13\0\2\xff\xff\xff\xff", b"d\0\0\0\6\xff\xff", b"\xff" * 300])
 
 

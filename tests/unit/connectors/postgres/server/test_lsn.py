@@ -1,4 +1,4 @@
-"""Positions in the log, and where timelines end."""
+"""Log positions (LSNs), and the ends of timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of pages that cover a table once."""
+"""Page ranges that cover each page of a table once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of ended transactions."""
+"""PostgreSQL's snapshots: sets of transactions that have ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _XIDS = range(3, 40)
 
 @st.composite
 def growing(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
-    """Two snapshots of a server, the second taken later: what had ended stays so."""
+    """Two snapshots of a server, one taken later: transactions that had ended are ended in both."""
     older_xmax, newer_xmax = sorted((draw(st.integers(3, 30)), draw(st.integers(3, 39))))
     running = draw(st.sets(st.sampled_from(range(3, 40))))
     ended = draw(st.sets(st.sampled_from(range(3, 40))))

@@ -1,4 +1,4 @@
-r"""Texts of arrays are split as PostgreSQL writes them."""
+"""Array texts are split by PostgreSQL's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modifiers of numeric have a precision, and a scale that may be negative."""
+"""A numeric's type modifier has a precision, and a scale that may be negative."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ from fencepost.connectors.postgres.types.modifiers import precision_and_scale
         (((1 << 16) | (-1000 & 0x7FF)) + 4, (1, -1000)),
     ],
 )
-def test_the_precision_and_scale_of_a_modifier(modifier: int, expected: tuple[int, int] | None):
+def test_a_modifier_has_a_precision_and_a_scale(modifier: int, expected: tuple[int, int] | None):
     assert precision_and_scale(modifier) == expected

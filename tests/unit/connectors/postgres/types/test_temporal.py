@@ -1,4 +1,4 @@
-"""Dates and times by `time.precision.mode`: what each text means is checked against the server in tests/broker."""
+"""Dates and times by `time.precision.mode`; tests/broker compares the meaning of each text with the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kind_of(oid: int, mode: TimePrecision, digits: int = -1) -> ValueType:
 
 
 def read(oid: int, mode: TimePrecision, *texts: str | None, digits: int = -1) -> list[Any]:
-    """The values of texts; of Spark's DATE and TIMESTAMP_NTZ days and microseconds since 1970."""
+    """The values of texts; for Spark's DATE and TIMESTAMP_NTZ, days and microseconds since 1970."""
     found = kind_of(oid, mode, digits)
     array = read_column(found, pa.array(texts, pa.string()), "public.t.c")
     assert array.type == found.arrow
@@ -81,7 +81,7 @@ def test_adaptive_counts_milliseconds_where_the_column_has_no_more_digits(digits
 )
 def test_a_text_is_read_as_its_mode_says(oid: int, mode: TimePrecision, digits: int, text: str, value: object):
     assert read(oid, mode, text, None, digits=digits) == [value, None]
-    # Also beside a value that is read one by one.
+    # A value that needs Python's slow path must not affect the others of its column.
     unusual = {DATE: "0001-01-01 BC", TIMETZ: "01:00:00+01"}.get(oid, "infinity")
     if oid != TIME:
         assert read(oid, mode, unusual, text, digits=digits)[1] == value

@@ -1,4 +1,4 @@
-"""Texts of PostgreSQL become values: what each text means is checked against the server in tests/broker."""
+"""PostgreSQL's texts become values; tests/broker compares the meaning of each text with the server."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_arrays_of_several_dimensions_are_refused_by_name():
         read(ARRAY, "{{1},{2}}")
 
 
-def test_a_domain_is_as_the_type_that_it_is_made_of():
+def test_a_domain_is_read_like_its_base_type():
     known = {
         9001: TypeInfo(base=9002),
         9002: TypeInfo(base=types.NUMERIC, base_modifier=(5 << 16 | 1) + 4),

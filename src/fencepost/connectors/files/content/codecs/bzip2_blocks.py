@@ -1,7 +1,9 @@
-"""The blocks of bzip2 files. A block begins at any bit, with a number of 48 bits; its end is where the next one begins.
+"""The blocks of bzip2 files.
 
-A block is decompressed as a separate stream: the header of its stream, its bits, and a stream footer with its checksum.
-So the checksum of each block is compared before any of its content is returned.
+A block begins at any bit, with a magic number of 48 bits; it ends where the next one begins.
+
+A block is decompressed as a separate stream: the header of its stream, the bits of the block, and a stream footer with
+the block's checksum. So the checksum of each block is verified before any of its content is returned.
 
 https://github.com/dsnet/compress/blob/master/doc/bzip2-format.pdf
 """
@@ -21,9 +23,10 @@ _CHECK_BITS: Final = 32
 _HEADER_BYTES: Final = 4
 
 _LONGEST_BYTES: Final = 900_000 * 20 // 8 + (1 << 16)
-"""More than any block takes: 900,000 symbols of 20 bits, and its tables."""
+"""A number of bytes that is larger than any block: 900,000 symbols of 20 bits, and the block's tables."""
 
-# The 40 bits of each number that are whole bytes, for each bit of the previous byte at which it may begin.
+# A magic number may begin at any bit of a byte. Each entry has such a bit, and the 5 bytes after the byte in which the
+# number begins.
 _WHOLE_BYTES: Final = [
     (shift, (number >> shift & (1 << 40) - 1).to_bytes(5, "big")) for number in (_BLOCK, _END) for shift in range(8)
 ]
@@ -37,7 +40,7 @@ class Bzip2Blocks(Parts):
         self._bytes = FileBytes(file, begin.byte)
         self._header = bytes.fromhex(begin.header)
         self._check = begin.check
-        # The bytes from the one in which the next block begins, at the bit `_at`.
+        # The bytes that were read and not decompressed yet. The next block begins at bit `_at` of the first byte.
         self._data = b""
         self._at = begin.bit
         self._content = b""
@@ -86,7 +89,7 @@ class Bzip2Blocks(Parts):
         self._drop(end)
 
     def _decompressed(self, check: int) -> tuple[bytes, int]:
-        """Return the content of the block and the bit of its end."""
+        """Return the content of the block and the position of its end, in bits."""
         end, damage = self._at + _NUMBER_BITS, None
         while True:
             try:
@@ -100,11 +103,11 @@ class Bzip2Blocks(Parts):
             try:
                 return bz2.decompress(self._header + (bits << padding).to_bytes((length + padding) // 8, "big")), end
             except (OSError, ValueError) as error:
-                # Once in some hundred GB this number occurs within a block by chance.
+                # Once in some hundred GB the magic number occurs within a block by chance.
                 damage = OSError(str(error))
 
     def _find(self, start: int) -> int:
-        """Return the bit from `start` on at which a block or the end of the stream begins."""
+        """Return the first bit, from `start` on, at which a block or the end of the stream begins."""
         byte = start // 8
         while True:
             if found := self._candidates(byte, start):
@@ -115,7 +118,10 @@ class Bzip2Blocks(Parts):
             self._more()
 
     def _candidates(self, byte: int, start: int) -> list[int]:
-        """Return for each number and bit of a byte the first place from a byte on, and from the bit `start` on."""
+        """Return, for each magic number and each bit of a byte, the first such position in bits, from bit `start` on.
+
+        The search starts at `byte`, which contains `start` or is a later byte.
+        """
         found = []
         for shift, whole in _WHOLE_BYTES:
             middle = self._data.find(whole, byte + 1)

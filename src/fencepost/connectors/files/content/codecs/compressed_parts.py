@@ -1,7 +1,7 @@
 """The independently decompressible parts of a compressed file: where they begin, and their content in order.
 
-A part is a member (gzip), a stream (xz), a block (bzip2) or a frame (zstd, lz4). A reader that knows where a part begins
-can start there, without what is before. The content of a file is the content of all its parts in order.
+A part is a member (gzip), a stream (xz), a block (bzip2) or a frame (zstd, lz4). A reader that knows where a part
+begins can start there, without the bytes before it. The content of a file is the content of all its parts in order.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 class Place:
     """The beginning of a part: a bit of a byte of the file, where bit 0 is the highest.
 
-    Blocks need two values from before them: `header`, the header of their stream in hexadecimal, and `check`, the checksum of
-    the stream's blocks so far, with which its end is compared.
+    For bzip2, two values from before the block are needed: `header`, the header of the block's stream in hexadecimal,
+    and `check`, the checksum of the stream's blocks so far, which is compared at the end of the stream.
     """
 
     byte: int
@@ -36,14 +36,17 @@ BEGIN: Final = Place(0)
 
 
 class Parts(ABC):
-    """The content of a file, starting at a part. `begin` is the place of the part that contains the last bytes."""
+    """The content of a file, starting at a part.
+
+    `begin` is the beginning of the part that contains the bytes returned last.
+    """
 
     def __init__(self, begin: Place) -> None:
         self.begin = begin
 
     @abstractmethod
     def read1(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`, all of one part; none at the end.
+        """Return the next bytes, at most `size`, all from one part; an empty result at the end.
 
         Raises EOFError if the file ends within a part, and OSError, zlib.error or lzma.LZMAError for damaged data.
         """
@@ -58,7 +61,7 @@ class FileBytes:
         self._data = b""
         self._used = 0
         self.position = position
-        """That of the next byte."""
+        """The position of the next byte."""
 
     def take(self, count: int) -> bytes:
         """Return the next bytes, fewer than `count` only at the end of the file."""
@@ -82,7 +85,7 @@ class FileBytes:
         self.position -= len(unused)
 
     def skip_zeros(self) -> bool:
-        """Skip padding, and return whether anything is behind it."""
+        """Skip padding zeros, and return whether any bytes follow them."""
         while self._used < len(self._data) or self._fill(1):
             rest = self._data[self._used :]
             left = len(rest.lstrip(b"\0"))
@@ -101,7 +104,7 @@ class FileBytes:
 
 
 class _Members(Parts):
-    """Members one after the other, with zeros between and after them."""
+    """Members in sequence, with zeros between and after them."""
 
     def __init__(self, file: FileIO, begin: Place) -> None:
         super().__init__(begin)
@@ -117,7 +120,7 @@ class _Members(Parts):
         """Return at most `size` bytes, none if more input is needed first."""
 
     def read1(self, size: int) -> bytes:
-        """Return the next bytes of a member. Its checksum is compared at its end."""
+        """Return the next bytes of a member. At the end of a member its checksum is verified."""
         while not self._decompressor.eof or self._begins_next():
             if data := self._decompress(size):
                 return data
@@ -154,7 +157,10 @@ class GzipMembers(_Members):
 
 
 class XzStreams(_Members):
-    """The streams of an xz file (https://tukaani.org/xz/xz-file-format.txt). `lzma` reads on over damage between them."""
+    """The streams of an xz file (https://tukaani.org/xz/xz-file-format.txt).
+
+    `lzma.open` is not used, because it ignores damage between streams.
+    """
 
     def _new(self) -> Any:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ)

@@ -1,9 +1,9 @@
-"""Files as streams of their content in UTF-8: decompressed, and decoded from another encoding.
+"""Files as streams of their content in UTF-8: decompressed, and converted from other encodings.
 
 gzip, bzip2, xz, zstd and lz4 are detected by content, not by file name.
 
-A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is theirs, concatenated.
-It can be read from the beginning of each part (see `compressed_parts`).
+A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is their concatenated
+content. A file can be read from the beginning of each of its parts (see `compressed_parts`).
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _MAGIC: Final = {
     b"\x28\xb5\x2f\xfd": Codec.ZSTD,
     b"\x04\x22\x4d\x18": Codec.LZ4,
 }
-"""The first bytes of such files.
+"""The first bytes of files in each format.
 
-For bzip2 they include the magic number of the first block or, for an empty file, of the stream's end, because BZh alone
-may be a word.
+For bzip2 they include the magic number of the first block or, for an empty file, of the stream's end, because the bytes
+BZh alone may be the start of a word.
 """
 
 
@@ -78,17 +78,17 @@ _PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
 
 
 def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Codec | None]:
-    """Return the codec that a file's first bytes show, None if uncompressed, and whether that is certain.
+    """Detect the codec of a file by its first bytes; None stands for an uncompressed file.
 
-    A file with too few bytes may still become either. Raises DataError if the file cannot be read, or is certainly not
-    text in the encoding.
+    The first result says whether the codec is certain. It is uncertain while the file has too few bytes. Raises
+    DataError if the file cannot be read, or is certainly not text in the encoding.
     """
     with open_file(path, allowed) as file:
         return codec_in(file, path, encoding)
 
 
 def codec_in(file: FileIO | BytesIO, path: str, encoding: str) -> tuple[bool, Codec | None]:
-    """Return the same for a file that is open at its start."""
+    """Return the same as `codec_of` for an open file, from its start."""
     try:
         head = file.read(HEAD_BYTES)
         if is_skippable(head):
@@ -103,7 +103,7 @@ def codec_in(file: FileIO | BytesIO, path: str, encoding: str) -> tuple[bool, Co
 
 
 def _codec_after_skipped(file: FileIO | BytesIO, head: bytes) -> tuple[bool, Codec]:
-    """Return the same for a file that begins with skippable frames, which both zstd and lz4 have."""
+    """Return the same as `codec_of` for a file that begins with skippable frames, which both zstd and lz4 have."""
     place = 0
     for _ in range(_MOST_SKIPPED):
         if len(head) < SKIPPABLE_HEAD:
@@ -116,7 +116,7 @@ def _codec_after_skipped(file: FileIO | BytesIO, head: bytes) -> tuple[bool, Cod
 
 
 class TruncatedError(Exception):
-    """Compressed data ends in the middle. All complete data before that was already read."""
+    """Compressed data ends too early. All complete data before its end was already read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Form:
 class ContentStream:
     """The content of a file, read once from the beginning of a part. Use it as a context manager.
 
-    `position` is the position of the part's content.
+    `position` is the position in the file's content at which the part's content begins.
     """
 
     def __init__(self, path: str, form: Form, allowed: AllowedPaths, begin: Place = BEGIN, position: int = 0) -> None:
@@ -142,7 +142,7 @@ class ContentStream:
         self._decoded = b""
         self._position = position
         self._file = open_file(path, allowed)
-        # Where to open an uncompressed file again.
+        # After `rest` closed an uncompressed file, reading continues at this position.
         self._rests_at = 0
         self._parts = None if form.codec is None else _PARTS[form.codec](self._file, begin)
 
@@ -153,13 +153,13 @@ class ContentStream:
         self.close()
 
     def __del__(self) -> None:
-        # Another thread may stop the task while this one reads.
+        # The stop of a task does not close the stream, because another thread may still read it.
         with suppress(AttributeError):
             self.close()
 
     @property
     def compressed_position(self) -> int:
-        """The number of bytes read from the file: they contain all content up to here."""
+        """The number of bytes read from the file. All content that was returned so far comes from these bytes."""
         return self._rests_at if self._file.closed else self._file.tell()
 
     @property
@@ -169,9 +169,10 @@ class ContentStream:
 
     @property
     def part(self) -> Place | None:
-        """The part of the bytes that were read last.
+        """The part that contains the bytes read last.
 
-        None if positions in the parts differ from positions in the content.
+        The value is None if the file is not in UTF-8: then positions in the content of the parts differ from positions
+        in the content in UTF-8.
         """
         return None if self._parts is None or self._decoder is not None else self._parts.begin
 
@@ -190,9 +191,9 @@ class ContentStream:
         return self._decoder is not None and bool(self._decoder.getstate()[0])
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes of the content, at most `size`, of one part; none at its end.
+        """Return the next bytes of the content, at most `size`, all from one part; no bytes at the end of the content.
 
-        Raises TruncatedError at the end of a file in the middle of its data, and DataError for damaged data.
+        Raises TruncatedError if the file ends in the middle of its compressed data, and DataError for damaged data.
         """
         if self._decoder is None:
             return self._read_decompressed(size)
@@ -236,7 +237,10 @@ class ContentStream:
         check_text(self._path, data, self._encoding)
 
     def rest(self) -> None:
-        """Close an uncompressed file until the next read, which goes on in the file that is at the path then."""
+        """Close an uncompressed file until the next read.
+
+        The next read continues in the file that is then at the path.
+        """
         self._rests_at = self._file.tell()
         self._file.close()
 

@@ -1,4 +1,4 @@
-"""The frames of zstd and lz4 files. The sizes of its blocks show where a frame ends; pyarrow decompresses it.
+"""The frames of zstd and lz4 files. The sizes of a frame's blocks show where the frame ends; pyarrow decompresses it.
 
 https://datatracker.ietf.org/doc/html/rfc8878#section-3
 https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
@@ -37,7 +37,7 @@ def skippable_size(head: bytes) -> int:
 
 
 class _Frame:
-    """One frame, as a file for pyarrow. `pieces` are its bytes."""
+    """One frame, as a file that pyarrow reads. `pieces` are the frame's bytes."""
 
     closed = False
 
@@ -46,7 +46,7 @@ class _Frame:
         self._left = b""
 
     def read(self, size: int) -> bytes:
-        # pyarrow reports an end within the frame.
+        # pyarrow itself detects a truncated frame.
         with suppress(EOFError):
             while not self._left and (piece := next(self._pieces, None)) is not None:
                 self._left = piece
@@ -54,11 +54,11 @@ class _Frame:
         return data
 
     def close(self) -> None:
-        """The file is closed by its owner."""
+        """Do nothing: the owner of the file closes it."""
 
 
 class Frames(Parts):
-    """The frames of a file. `codec` is pyarrow's name."""
+    """The frames of a file. `codec` is pyarrow's name of the codec."""
 
     def __init__(self, file: FileIO, begin: Place, codec: str) -> None:
         super().__init__(begin)
@@ -77,7 +77,7 @@ class Frames(Parts):
             try:
                 data = cast("bytes", self._stream.read(size))
             except OSError as error:
-                # After an error pyarrow returns memory that holds no content, so the stream is not read again.
+                # After an error pyarrow returns memory that does not contain content, so the stream is not read again.
                 self._failure = EOFError() if "Truncated" in str(error) else error
                 if data := self._read_before_error():
                     return data
@@ -130,7 +130,8 @@ class Frames(Parts):
 
     def _lz4(self, magic: bytes) -> Iterator[bytes]:
         flags = yield from self._some(1, magic)
-        # The maximum size of a block, the size of the content, the dictionary, and a checksum.
+        # The rest of the header: the maximum size of a block, the size of the content, the ID of the dictionary, and a
+        # checksum.
         yield from self._piece(1 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0) + 1)
         while size := (yield from self._some(4)):
             yield from self._piece((size & 0x7FFFFFFF) + (4 if flags & 16 else 0))
@@ -138,7 +139,10 @@ class Frames(Parts):
             yield from self._piece(4)
 
     def _some(self, count: int, before: bytes = b"") -> Any:
-        """Yield the next bytes, and return them as a number. A frame that ends earlier has no more pieces."""
+        """Yield the next bytes, and return their value as an integer.
+
+        If the file ends within these bytes, no more pieces follow.
+        """
         data = self._bytes.take(count)
         yield before + data
         if len(data) < count:
@@ -154,9 +158,10 @@ class Frames(Parts):
             count -= len(data)
 
     def _read_before_error(self) -> bytes:
-        """Return the complete content before the end of a truncated frame, or before damage.
+        """Return the content that can be decompressed before the end or the damage of a frame.
 
-        pyarrow drops what it decompressed in a call that fails, so this reads again up to here, and then byte by byte.
+        When a call fails, pyarrow discards the content that this call decompressed. So the frame is read again up to
+        the content returned so far, and then byte by byte.
         """
         self._bytes = FileBytes(self._file, self.begin.byte)
         self._stream = self._opened(self._bytes.take(_MAGIC_BYTES))

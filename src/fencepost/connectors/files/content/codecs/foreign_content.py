@@ -10,7 +10,7 @@ from fencepost.api.errors import DataError
 UTF_8: Final = "utf-8"
 
 HEAD_BYTES: Final = 512
-"""The number of first bytes to check."""
+"""The number of bytes at the start of a file that are checked."""
 
 _ARCHIVES: Final = {
     b"PK\x03\x04": "a zip archive",
@@ -22,10 +22,10 @@ _ARCHIVES: Final = {
     b"LZIP\x01": "compressed by lzip",
     b"\x89LZO\x00\r\n\x1a\n": "compressed by lzop",
 }
-_NO_UTF_8: Final = {b"\x5d\x00\x00": "in lzma's format before xz", b"\x78\x9c": "compressed by zlib"}
+_NO_UTF_8: Final = {b"\x5d\x00\x00": "in the old format of lzma", b"\x78\x9c": "compressed by zlib"}
 """First bytes that are valid text only in encodings other than UTF-8."""
 
-# UTF-32 first: its mark begins with the mark of UTF-16.
+# UTF-32 comes first: its byte order mark begins with the byte order mark of UTF-16.
 _MARKS: Final = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -37,9 +37,9 @@ _TAR_MAGIC_AT: Final = 257
 
 
 def check_text(path: str, head: bytes, encoding: str) -> None:
-    """Raise DataError, with advice, if content with these first bytes is certainly not text in an encoding."""
-    told = _ARCHIVES | (_NO_UTF_8 if encoding == UTF_8 else {})
-    archive = next((name for magic, name in told.items() if head.startswith(magic)), None)
+    """Raise DataError, with advice, if content that begins with `head` is certainly not text in the encoding."""
+    known_magics = _ARCHIVES | (_NO_UTF_8 if encoding == UTF_8 else {})
+    archive = next((name for magic, name in known_magics.items() if head.startswith(magic)), None)
     if head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
         archive = "a tar archive"
     if archive is not None:
@@ -56,5 +56,5 @@ def check_text(path: str, head: bytes, encoding: str) -> None:
 
 
 def may_become_foreign(head: bytes) -> bool:
-    """Return whether `check_text` may refuse these bytes once more follow."""
+    """Return whether `check_text` may raise DataError once more bytes follow."""
     return any(magic.startswith(head) for magic in (*_ARCHIVES, *_NO_UTF_8, *_MARKS))

@@ -1,4 +1,4 @@
-"""The Arrow types of Avro's. https://avro.apache.org/docs/1.12.0/specification/#schema-declaration."""
+"""The Arrow types for Avro types. https://avro.apache.org/docs/1.12.0/specification/#schema-declaration."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ _MOST_DIGITS: Final = 76
 _DURATION: Final = "duration"
 
 EXACT_DECIMAL: Final = "fencepost-decimal"
-"""The logical type that replaces decimal in schemas for fastavro, which rounds to the precision of a decimal."""
+"""Replaces the logical type decimal in schemas for fastavro: fastavro would round decimals to their precision."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 def arrow_schema(path: str, schema: Any) -> pa.Schema:
-    """Return the columns of a file's rows. Raises DataError, with the column, for types without a form in Arrow."""
+    """Return the columns of a file's rows.
+
+    Raises DataError, naming the column, for a type that Arrow cannot represent.
+    """
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
         raise DataError(f"The rows of the file {path} are not records, but {schema!r}: there are no columns to read")
     types = _Types(path)
@@ -44,27 +47,30 @@ def arrow_schema(path: str, schema: Any) -> pa.Schema:
 
 
 class _Types:
-    """Finds types, and remembers those that have names."""
+    """Converts Avro types to Arrow types, and remembers the named types."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._named: dict[str, tuple[Mapping[str, Any], str]] = {}
 
     def define(self, schema: Mapping[str, Any], namespace: str) -> str:
-        """Remember a type with a name, and return the namespace inside of it."""
+        """Remember a named type, and return the namespace of the names inside it."""
         name = str(schema["name"])
         namespace = name.rpartition(".")[0] if "." in name else str(schema.get("namespace", namespace))
         self._named[_full_name(name, namespace)] = (schema, namespace)
         return namespace
 
     def field(self, field: Mapping[str, Any], namespace: str, parent: str, around: tuple[int, ...]) -> pa.Field:
-        """Return a field of a record."""
+        """Return a field of a record as an Arrow field."""
         place = f"{parent}{field['name']}"
         data_type, nullable = self._type(field["type"], namespace, place, around)
         return pa.field(field["name"], data_type, nullable)
 
     def _type(self, schema: Any, namespace: str, place: str, around: tuple[int, ...]) -> tuple[pa.DataType, bool]:
-        """Return a type, and whether it takes null. `around` are the enclosing records."""
+        """Return the Arrow type of an Avro type, and whether the type accepts null.
+
+        `around` are the enclosing records.
+        """
         if isinstance(schema, list):
             others = [branch for branch in schema if branch != "null"]
             if len(others) > 1:
@@ -120,7 +126,7 @@ class _Types:
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
             raise self._refused(place, f"is a DECIMAL with the precision {precision} and the scale {scale}")
-        # A precision that is too large is refused with all other types that Arrow lacks.
+        # `spark_columns` later refuses a precision above 38, like all other types that Spark does not have.
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(min(precision, 76), scale)
 
     def _refused(self, place: str, what: str) -> DataError:
@@ -130,7 +136,7 @@ class _Types:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Return a schema in which only decimals are logical types: Arrow converts the others itself."""
+    """Return a schema whose only logical types are decimals: Arrow converts the other logical types itself."""
     match schema:
         case list():
             return [without_logical_types(branch) for branch in schema]
@@ -146,9 +152,9 @@ def without_logical_types(schema: Any) -> Any:
 
 
 def wide(kind: pa.DataType, *, texts: pa.DataType = _PRIMITIVE["string"]) -> pa.DataType:
-    """Return a wider type for numbers that a file may have in place of a type's values.
+    """Return a wider type, because a file may contain numbers that do not fit the original type.
 
-    `texts` is the type for texts.
+    `texts` is the Arrow type for texts.
     """
     if pt.is_struct(kind):
         return pa.struct([field.with_type(wide(field.type, texts=texts)) for field in kind])

@@ -1,4 +1,4 @@
-"""Object container files of Avro.
+"""Avro object container files.
 
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 
@@ -46,7 +46,7 @@ _SYNC_BYTES: Final = 16
 _MOST_LONG_BYTES: Final = 10
 _ROWS: Final = 4_096
 _UNDECODED: Final = "surrogateescape"
-"""How Python strings carry bytes that are not UTF-8."""
+"""The error handler that keeps bytes that are not UTF-8 in Python strings."""
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
@@ -61,9 +61,9 @@ def check_avro_is_installed() -> None:
 
 
 class AvroTable(Table):
-    """An Avro file. A group is a block; its key is the position of its first byte, its size is its size in the file.
+    """An Avro file. A group is a block; its key is the position of its first byte, its size is its number of bytes.
 
-    Appended rows get blocks of their own. Raises IncompleteTableError for a file without a complete header.
+    Appended rows are in new blocks. Raises IncompleteTableError for a file without a complete header.
     """
 
     def __init__(self, path: str, file: FileIO) -> None:
@@ -81,7 +81,7 @@ class AvroTable(Table):
         except Exception as error:
             raise self._damaged(error) from error
         finally:
-            # Otherwise it would close the file when it is garbage-collected.
+            # Without this, `buffered` would close the file when it is garbage-collected.
             buffered.detach()
         try:
             self._schema = json.loads(self._header["meta"][_SCHEMA])
@@ -103,8 +103,13 @@ class AvroTable(Table):
         """The position after the header."""
         return self._first
 
+    @property
+    def keys(self) -> str:
+        """Where the first block is."""
+        return f"blocks from byte {self._first} on, and a group is the byte at which a block begins"
+
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the blocks, found by their first and last bytes."""
+        """Yield the blocks. Only the first and the last bytes of each block are read."""
         if not self._first <= key <= self._size:
             raise self._no_group(key)
         while key < self._size:
@@ -141,19 +146,19 @@ class AvroTable(Table):
         meta = self._header["meta"] | {_SCHEMA: json.dumps(without_logical_types(self._schema)).encode()}
         header = io.BytesIO()
         fastavro.schemaless_writer(header, cast("Any", _HEADER), self._header | {"meta": meta})
-        # Only this block: the next one may be incomplete.
+        # The reader must stop after `rows` rows: the next block may be incomplete.
         joined = cast("Any", _Joined(header.getvalue(), self._file, key))
         reader = islice(fastavro.reader(joined, handle_unicode_errors=_UNDECODED), rows)
         while part := list(islice(reader, _ROWS)):
             yield from map(pa.RecordBatch.from_struct_array, _arrays(part, fields))
 
     def left(self, key: int) -> int:
-        """Return the rest of the file."""
+        """Return the number of bytes from the position to the end of the file."""
         return max(0, self._size - key)
 
 
 def _arrays(rows: list[Any], fields: pa.DataType) -> Iterator[pa.Array]:
-    """Yield rows as structs. A row with text that is not UTF-8 is yielded alone, with bytes in place of texts."""
+    """Yield rows as structs. A row with text that is not UTF-8 is yielded separately, with bytes in place of texts."""
     try:
         yield pa.array(rows, wide(fields))
     except UnicodeEncodeError:
@@ -187,7 +192,7 @@ if fastavro is not None:
 
 
 class _Joined:
-    """Some bytes, followed by a file from a position, as one file."""
+    """Some bytes, followed by a file's bytes from `position` on, as one file."""
 
     def __init__(self, head: bytes, file: FileIO, position: int) -> None:
         self._head = io.BytesIO(head)
@@ -200,7 +205,10 @@ class _Joined:
 
 
 def _long(data: bytes, begin: int) -> tuple[int, int]:
-    """Return a number in Avro's encoding, and the position after it: beyond the end if it is incomplete."""
+    """Decode a number in Avro's encoding; return it with the position after it.
+
+    If the number is incomplete, the position is beyond the end of the data.
+    """
     value = shift = 0
     for position in range(begin, min(len(data), begin + _MOST_LONG_BYTES)):
         value |= (data[position] & 0x7F) << shift

@@ -21,7 +21,7 @@ _POSTSCRIPT_LENGTH: Final = 1
 
 
 class OrcTable(Table):
-    """An ORC file. A group is a stripe; its size is its share of the file.
+    """An ORC file. A group is a stripe; its size is the stripe's share of the file's bytes.
 
     Raises IncompleteTableError for a file without a footer.
     """
@@ -49,11 +49,16 @@ class OrcTable(Table):
 
     @property
     def first_key(self) -> int:
-        """The first stripe has the number 0."""
+        """The number of the first stripe, 0."""
         return 0
 
+    @property
+    def keys(self) -> str:
+        """How many stripes there are."""
+        return f"{self._table.nstripes} groups, with numbers from 0 on"
+
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the stripes. pyarrow shows their row counts only by reading a column, so the first one is read."""
+        """Yield the stripes. pyarrow shows row counts only by reading a column, so the first column is read."""
         if not 0 <= key <= self._table.nstripes:
             raise self._no_group(key)
         for number in range(key, self._table.nstripes):
@@ -64,7 +69,7 @@ class OrcTable(Table):
             yield Group(number, number + 1, rows, self._stripe_size)
 
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches of about a MiB. A stripe is in memory as a whole."""
+        """Yield the rows in batches of about one MiB. A whole stripe is in memory."""
         del rows
         for number in range(key, self._table.nstripes):
             stripe = self._table.read_stripe(number)
@@ -73,7 +78,7 @@ class OrcTable(Table):
                 yield stripe.slice(begin, together)
 
     def left(self, key: int) -> int:
-        """Return the size of the stripes from one on."""
+        """Return the size of a stripe and all later ones."""
         return self._stripe_size * (int(self._table.nstripes) - key)
 
     @property

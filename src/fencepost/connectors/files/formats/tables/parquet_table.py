@@ -19,14 +19,14 @@ from fencepost.connectors.files.formats.tables.table import (
 
 _MOST_ROWS: Final = 1 << 16
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-# The file ends with it.
+# The minimum size of a text in bytes: its length field.
 _WIDTH_OF_TEXT: Final = 4
 
 
 class ParquetTable(Table):
     """A Parquet file. A group is a row group; its size is the size of its values before compression and encoding.
 
-    For texts in a dictionary the size is less exact: each counts at least 4 bytes.
+    The size is less exact for texts in a dictionary: each text counts as at least 4 bytes.
 
     Raises IncompleteTableError for a file without a footer.
     """
@@ -34,7 +34,7 @@ class ParquetTable(Table):
     def __init__(self, path: str, file: FileIO) -> None:
         super().__init__(path, file)
         try:
-            # INT96 from old writers may be a time that nanoseconds cannot hold.
+            # Nanoseconds cannot represent some INT96 times from old writers.
             self._table = parquet.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         except pa.ArrowInvalid as error:
             raise IncompleteTableError(str(error)) from error
@@ -56,8 +56,13 @@ class ParquetTable(Table):
 
     @property
     def first_key(self) -> int:
-        """0."""
+        """The number of the first row group, 0."""
         return 0
+
+    @property
+    def keys(self) -> str:
+        """How many row groups there are."""
+        return f"{self._metadata.num_row_groups} groups, with numbers from 0 on"
 
     def groups(self, key: int) -> Iterator[Group]:
         """Yield the row groups."""
@@ -70,19 +75,19 @@ class ParquetTable(Table):
             )
 
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches of about a MiB."""
+        """Yield the rows in batches of about one MiB."""
         del rows
         for group in self.groups(key):
             together = max(1, min(_MOST_ROWS, BATCH_BYTES * group.rows // max(1, group.size)))
             yield from self._table.iter_batches(batch_size=together, row_groups=[group.key], use_threads=False)
 
     def left(self, key: int) -> int:
-        """Return the size of the row groups from one on."""
+        """Return the size of a row group and all later ones."""
         return sum(group.size for group in self.groups(key))
 
 
 def _width(column: parquet.ColumnSchema) -> int:
-    """Return how many bytes a value has; of a text the least."""
+    """Return the number of bytes of a value; for a text, the minimum."""
     if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
         return int(column.length)
     return _WIDTHS.get(column.physical_type, _WIDTH_OF_TEXT)

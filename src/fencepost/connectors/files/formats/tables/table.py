@@ -1,7 +1,7 @@
-"""The common part of Parquet, ORC and Avro files: a schema, an identity, and groups of rows that can be read alone.
+"""The common part of Parquet, ORC and Avro files: a schema, an identity, and separately readable groups of rows.
 
-A group is a row group (Parquet), a stripe (ORC) or a block (Avro). Its `key` is its number, or the position of its
-first byte (Avro). A position is `group` and `row`, the number of a row in its group.
+A group is a row group (Parquet), a stripe (ORC) or a block (Avro). Its `key` is its number, or for Avro the position of
+its first byte. A position consists of `group` and `row`, the number of a row in its group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH_BYTES: Final = 1 << 20
 
 
 class TableFormat(StrEnum):
-    """The values of the property `format` for these files."""
+    """The values of the property `format` for files that contain their own schema."""
 
     PARQUET = "parquet"
     ORC = "orc"
@@ -32,7 +32,7 @@ class TableFormat(StrEnum):
 
 
 class IncompleteTableError(Exception):
-    """A file ends before its format does: it is truncated, or still being written.
+    """A file lacks a part that its format requires: it is truncated, or still being written.
 
     The message names the missing part.
     """
@@ -40,7 +40,10 @@ class IncompleteTableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows that can be read alone. `next` is the key of the next group, `size` its approximate number of bytes."""
+    """Rows that can be read separately.
+
+    `next` is the key of the next group. `size` is the approximate number of bytes of this group.
+    """
 
     key: int
     next: int
@@ -49,7 +52,7 @@ class Group:
 
 
 class Table(ABC):
-    """An open file. `path` is for messages."""
+    """An open file. `path` is used in error messages."""
 
     def __init__(self, path: str, file: FileIO) -> None:
         self.path = path
@@ -58,7 +61,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The columns. Raises DataError for one without a form in Arrow."""
+        """The columns. Raises DataError for a column that Arrow cannot represent."""
 
     @property
     @abstractmethod
@@ -68,30 +71,35 @@ class Table(ABC):
     @property
     @abstractmethod
     def first_key(self) -> int:
-        """The key of the first group, also if there is no group yet."""
+        """The key of the first group, even if the file has no groups yet."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> str:
+        """Describes the keys of the groups, for messages."""
 
     @abstractmethod
     def groups(self, key: int) -> Iterator[Group]:
-        """Yield the group with a key, and all groups after it.
+        """Yield the group with this key, and all groups after it.
 
-        Raises IncompleteTableError where the file ends within a group, and DataError for a key that no group has.
+        Raises IncompleteTableError if the file ends within a group, and DataError for a key that no group has.
         """
 
     @abstractmethod
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield at least `rows` rows from the start of a group, or fewer at the end.
+        """Yield at least `rows` rows from the start of a group, also from later groups; fewer only if the file ends.
 
-        Raises the errors of the library.
+        Raises the errors of the underlying library.
         """
 
     @abstractmethod
     def left(self, key: int) -> int:
-        """Return the approximate bytes of a group and all later ones, in the unit of their `size`."""
+        """Return the approximate number of bytes of a group and all later groups, counted as in `Group.size`."""
 
     def rows(self, key: int, skip: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yield `count` rows from the start of a group, after skipping `skip`.
+        """Yield `count` rows, after skipping the first `skip` rows of a group. Rows of later groups may follow.
 
-        Raises DataError if the file is damaged, or has fewer.
+        Raises DataError if the file is damaged or has fewer rows.
         """
         left = count
         try:
@@ -107,7 +115,7 @@ class Table(ABC):
             raise
         except Exception as error:
             raise self._damaged(error) from error
-        raise DataError(f"The file {self.path} has {left} rows less than when the task looked: it was replaced")
+        raise DataError(f"The file {self.path} has {left} rows less than at the last check: it was replaced")
 
     def _damaged(self, error: Exception) -> DataError:
         return DataError(
@@ -122,7 +130,7 @@ class Table(ABC):
 
 
 def identity_of_tail(file: FileIO, length: int) -> str:
-    """Return a file's size with a hash of its last `length` bytes: its footer has the positions of all data."""
+    """Return a file's size with a hash of its last `length` bytes: its footer contains the positions of all data."""
     size = size_of(file)
     file.seek(max(0, size - length))
     return f"{size}-{blake2b(file.read(), digest_size=8).hexdigest()}"

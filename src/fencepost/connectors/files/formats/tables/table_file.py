@@ -1,12 +1,13 @@
-"""A Parquet, ORC or Avro file and the position up to which its rows were returned.
+"""A Parquet, ORC or Avro file, and the position up to which its rows were returned.
 
-The position is in the source offset with the file's identity, so that a replaced file is detected, whatever its size. A
-Parquet or ORC file is read once it is complete; an Avro file once its header is, and then each block.
+The source offset contains the position and the file's identity, so that a replaced file is detected, whatever its size.
+A Parquet or ORC file is read once it is complete. An Avro file is read once its header is complete, and then each block
+once the block is complete.
 
     READ --the file changed--> checked: same identity, more rows or none --> READ
       |                                         |
       |                                         +--another identity, or fewer rows--> DataError
-      +--not whole--> waited for --did not grow for a minute, or files are complete--> DataError
+      +--incomplete--> waits --did not grow for a minute, or files are complete--> DataError
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _MAGIC: Final = {TableFormat.PARQUET: b"PAR1", TableFormat.ORC: b"ORC", TableFor
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """The next row has number `row`, from 0, in a group. Without `group` it is the file's first one.
+    """The position before a row: `row` is the row's number in the group, from 0. `group` is None for the first group.
 
-    `identity` is None if it is unknown: before the first check, or if a user set the offset without it.
+    `identity` is None if it is unknown: before the first check, or if a user set an offset without it.
     """
 
     group: int | None = None
@@ -50,7 +51,7 @@ class TablePosition:
 
     @classmethod
     def of(cls, path: str, offset: Mapping[str, Any] | None) -> Self:
-        """Read a committed source offset. Raises DataError for one that was not written for these formats."""
+        """Read a committed source offset. Raises DataError for an offset that was not written for these formats."""
         if offset is None:
             return cls()
         group, row, identity = offset.get(GROUP_FIELD), offset.get(ROW_FIELD, 0), offset.get(IDENTITY_FIELD)
@@ -84,19 +85,22 @@ class TableFile:
         self._clock = clock
         self._grew_at = clock()
         self.seen: Stamp | None = None
-        """The state of the file when last checked."""
+        """The state of the file when it was last checked."""
         self._incomplete: str | None = None
         self._left: int | None = None
         self.columns = StructType()
-        """The columns when last checked."""
+        """The file's columns when it was last checked."""
         self.looked_at_size = -1
-        """The size when last checked, -1 before that."""
+        """The file's size when it was last checked, -1 before the first check."""
         self.finished = False
-        """Whether no row is left after the position, and the file was complete when last checked."""
+        """Whether, when last checked, the file was complete and no row was left after the position."""
 
     @property
     def lag(self) -> int:
-        """About how many bytes are left. Raises DataError if the file was not checked yet and cannot be read."""
+        """About how many bytes are left after the position.
+
+        Raises DataError if the file was not checked yet and cannot be read.
+        """
         return self._file_size() if self._left is None else self._left
 
     @property
@@ -113,8 +117,9 @@ class TableFile:
     def advance(self, *, whole: bool = False) -> list[RowRange]:
         """Return the next rows and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
-        all that is whole before was returned. Raises RetriableError as `object_store`: the next call reads again.
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or was replaced.
+        Complete groups before damage or a truncation are returned first, and a later call raises. Raises RetriableError
+        if an object store does not answer: the next call then reads again.
         """
         if self._origin.whole and self.finished:
             return []
@@ -176,8 +181,8 @@ class TableFile:
         known = self._position
         if known.identity is not None and known.identity != table.identity:
             raise DataError(
-                f"The file {self.path} was replaced by another one, after it was read up to row {known.row} of the group "
-                f"{known.group}. Give new rows a file of their own name. Bring the former file back, or reset the "
+                f"The file {self.path} was replaced by another one: its offset, row {known.row} of the group {known.group}, "
+                f"belongs to the former file. Give new rows a file of their own name. Bring the former file back, or reset the "
                 "connector's offsets to read the file that is there from its start"
             )
         group = table.first_key if known.group is None else known.group
@@ -185,39 +190,48 @@ class TableFile:
 
     def _next(self, table: Table) -> list[RowRange]:
         splits: list[RowRange] = []
+        later: list[list[tuple[int, int]]] = []
         left = self._batch_bytes
         key, row = self._position.group or 0, self._position.row
         groups = table.groups(key)
-        while left > 0 and (group := self._whole_group(groups)) is not None:
+        while left > 0:
+            try:
+                group = self._whole_group(groups)
+            except DataError:
+                if not splits:
+                    raise
+                # The rows before the damage are returned first. The next call starts at the damage, and raises.
+                break
+            if group is None:
+                self.finished = self._incomplete is None
+                break
             part = self._rest(group, row, table.identity)
             if part.size > left and splits:
                 break
             if part.size > left:
                 part = replace(part, rows=max(1, part.rows * left // part.size), size=left)
             if part.rows:
-                self._add(splits, part)
+                self._add(splits, later, part)
             left -= part.size
             key, row = group.next, 0
             if part.skip + part.rows < group.rows:
                 key, row = group.key, part.skip + part.rows
                 break
-        else:
-            self.finished = left > 0 and self._incomplete is None
         self._position = TablePosition(key, row, table.identity)
         self._left = table.left(key)
-        return splits
+        return [replace(split, later=tuple(groups)) for split, groups in zip(splits, later, strict=True)]
 
     def _rest(self, group: Group, row: int, identity: str) -> RowRange:
         rows = group.rows - row
         if rows < 0:
             raise DataError(
-                f"The file {self.path} has {group.rows} rows in its group {group.key}, but was read up to row {row}: it was "
-                "truncated or replaced, or the offset is wrong. Correct it, or reset the connector's offsets"
+                f"The file {self.path} has {group.rows} rows in its group {group.key}, but its offset says that it is to be "
+                f"read on from row {row}: it was truncated or replaced, or the offset is wrong. Correct it, or reset the connector's offsets"
             )
         return RowRange(self.path, group.key, row, rows, group.size * rows // max(1, group.rows), identity)
 
     def _whole_group(self, groups: Any) -> Group | None:
-        """Return the next group, None if there is none, or if the file ends within it."""
+        """Return the next group. Return None at the end of the file, also if the file ends in the middle of a group."""
         try:
             group: Group | None = next(groups, None)
         except IncompleteTableError as error:
@@ -226,13 +240,18 @@ class TableFile:
         return group
 
     @staticmethod
-    def _add(splits: list[RowRange], added: RowRange) -> None:
-        """Add rows to the last split if that is small: each split costs opening the file."""
+    def _add(splits: list[RowRange], later: list[list[tuple[int, int]]], added: RowRange) -> None:
+        """Add rows to the last split if that split is small: the file is opened once for each split.
+
+        `later` has the later groups of each split.
+        """
         last = splits[-1] if splits else None
         if last is not None and last.size + added.size <= SPLIT_BYTES:
             splits[-1] = replace(last, rows=last.rows + added.rows, size=last.size + added.size)
+            later[-1].append((last.skip + last.rows, added.group))
         else:
             splits.append(added)
+            later.append([])
 
     def _file_size(self) -> int:
         stamp = self._origin.stamp()

@@ -1,12 +1,13 @@
-"""Reads rows of Parquet, ORC and Avro files where they are converted: in the worker, or on Spark's executors."""
+"""Reads rows of Parquet, ORC and Avro files in the process that converts them: the worker, or a Spark executor."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from io import FileIO
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
@@ -41,9 +42,10 @@ def open_table(path: str, form: TableFormat, allowed: AllowedPaths) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """A split: `rows` rows of a file from the start of a group, after skipping `skip`.
+    """A split: `rows` rows of a file, after skipping the first `skip` rows of a group. Rows of later groups may follow.
 
-    `size` is their approximate number of bytes, `identity` is the file's.
+    `size` is the approximate number of bytes of the rows, `identity` is the file's identity. `later` has, for each later
+    group, the number of its first row and its key; rows are numbered from the first row of `group`.
     """
 
     path: str
@@ -52,6 +54,13 @@ class RowRange:
     rows: int
     size: int
     identity: str
+    later: tuple[tuple[int, int], ...] = ()
+
+    def place(self, number: int) -> dict[str, str]:
+        """Return the place of a row, given its number."""
+        before = bisect_right(self.later, number, key=itemgetter(0))
+        first, group = self.later[before - 1] if before else (0, self.group)
+        return {"file": self.path, "group": str(group), "row": str(number - first)}
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class TableReader:
 
     @property
     def schema(self) -> str:
-        """A struct `value`, and the columns that `record` makes."""
+        """A struct `value`, and the columns that `record` defines."""
         return self.record.ddl(self.columns)
 
     def read(self, split: RowRange) -> Iterator[pa.RecordBatch]:
@@ -84,22 +93,21 @@ class TableReader:
             yield part
 
     def place(self, split: RowRange, row: int) -> dict[str, str]:
-        """Return where a row of a split is, by its number from 0."""
-        return _place(split, split.skip + row)
+        """Return the place of a row of a split, given the row's number from 0."""
+        return split.place(split.skip + row)
 
     def read_tolerant(self, split: RowRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
-        """Yield the rows of a split, and as JSON those without topic or timestamp or with a value that does not fit."""
-        row, place = split.skip, partial(_place, split)
+        """Yield the rows of a split.
+
+        A row without topic or timestamp, or with a value that does not fit, is yielded as a RefusedRow.
+        """
+        row = split.skip
         try:
             with open_table(split.path, self.form, self.allowed) as table:
                 if table.identity != split.identity:
                     raise DataError(f"The file {split.path} was replaced while it was read: restart the task")
                 for batch in table.rows(split.group, split.skip, split.rows):
-                    yield from records_or_refused(batch, self.columns, self.record, place, first=row)
+                    yield from records_or_refused(batch, self.columns, self.record, split.place, first=row)
                     row += batch.num_rows
         except IncompleteTableError as error:
             raise DataError(f"The file {split.path} was truncated while it was read: {error}") from error
-
-
-def _place(split: RowRange, number: int) -> dict[str, str]:
-    return {"file": split.path, "group": str(split.group), "row": str(number)}

@@ -1,4 +1,4 @@
-"""Turns decoded changes into batches for `poll`: one for each table of a block."""
+"""Converts decoded changes to batches for `poll`: one batch for each table in a block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadyRows:
-    """Rows that are already in memory: each split is a batch of them. An ArrowReader."""
+    """An ArrowReader of rows that are already in memory: each split is a RecordBatch of rows."""
 
     schema: str
 
@@ -29,16 +29,22 @@ class ReadyRows:
 
 
 class TableBatches:
-    """Makes batches of the changes of captured tables. `find` returns the event maker of a relation."""
+    """Makes drafts of events from the changes of captured tables.
+
+    `find` returns the event maker of a relation, None if the relation has no events.
+    """
 
     def __init__(self, find: Callable[[Relation], TableEvents | None]) -> None:
         self._find = find
         self._tables: dict[Relation, TableEvents | None] = {}
         self._keys: dict[int, tuple[str, ...]] = {}
-        """The columns of the last key of each table."""
+        """The key columns that each table had last."""
 
     def learn(self, relation: Relation) -> None:
-        """Look up a relation when the stream describes it first, or again: its key may have changed."""
+        """Find the event maker of a relation that the stream has just described. Warn if the table's key has changed.
+
+        If the key is the primary key, it is looked up each time, because the stream does not contain it.
+        """
         if relation not in self._tables or relation.primary_key_counts:
             self._tables[relation] = self._find(relation)
         events = self._tables[relation]
@@ -55,14 +61,17 @@ class TableBatches:
             )  # fmt: skip
 
     def drafts(self, changes: Iterable[Changes]) -> list[Draft]:
-        """Return drafts of the events of changes."""
+        """Return drafts of the events for these changes."""
         tables = [(self._tables[part.relation], part) for part in changes]
         found = [events.draft(part) for events, part in tables if events is not None]
         return [draft for draft in found if draft is not None]
 
 
 def batches_of(drafts: Sequence[Draft], now_ms: int, transactions: Sequence[pa.Array | None]) -> list[SourceBatch]:
-    """Return batches of events, without offsets; `transactions` are the `transaction` of each draft's events."""
+    """Return a batch of events for each draft, without offsets.
+
+    `transactions` has an item for each draft: the values of the field `transaction` of its events, or None.
+    """
     return [
         ready(draft.schema, [draft.events(now_ms, transaction)])
         for draft, transaction in zip(drafts, transactions, strict=True)
@@ -73,7 +82,7 @@ _HEARTBEAT: Final = "topic STRING, key STRUCT<serverName: STRING NOT NULL>, valu
 
 
 def heartbeat(topic: str, server: str, now_ms: int) -> SourceBatch:
-    """Return a record that shows that the connector is alive, in Debezium's form."""
+    """Return a batch with a heartbeat record, in Debezium's form, which shows that the connector is alive."""
     row = {"topic": topic, "key": {"serverName": server}, "value": {"ts_ms": now_ms}}
     return ready(_HEARTBEAT, [pa.RecordBatch.from_pylist([row])])
 

@@ -1,8 +1,9 @@
 """Change events: keys and values of Kafka records in Debezium's form, built column by column.
 
-A value is `before`, `after`, `source`, `op`, `ts_ms` and `transaction`; `op` is c, u, d, r (read by a snapshot) or t
-(truncate). A delete is followed by a tombstone. An update that changes the key becomes a delete of the old key and a
-create of the new one, so that each key's last record shows its state. Each of the two has the other's key in a header.
+A value has the fields `before`, `after`, `source`, `op`, `ts_ms` and `transaction`; `op` is c (create), u (update), d
+(delete), r (read by a snapshot) or t (truncate). A delete is followed by a tombstone. An update that changes the key
+becomes a delete of the old key and a create of the new key, so that each key's last record shows its state. Each of
+these two events has the other event's key in a header.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
 """
@@ -46,7 +47,7 @@ _TRANSACTION: Final = pa.struct(
     [("id", pa.string()), ("total_order", pa.int64()), ("data_collection_order", pa.int64())]
 )
 _OPERATIONS: Final = {INSERT: "c", UPDATE: "u", DELETE: "d", TRUNCATE: "t"}
-# The events that a change becomes: the index in this list is the code of an event.
+# The events that a change can become. The index in this list is the code of an event.
 _CREATE, _UPDATE, _DELETE, _TOMBSTONE, _TRUNCATE = range(5)
 _LETTERS: Final = pa.array(["c", "u", "d", "d", "t"])
 _OLD_KEY: Final = "__debezium.oldkey"
@@ -62,7 +63,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeSettings:
-    """The common settings of all events of a connector. `skipped` are letters of operations without events."""
+    """The settings that all events of a connector share. `skipped` are letters of operations that produce no events."""
 
     prefix: str
     database: str
@@ -73,9 +74,10 @@ class EnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of events; `position` is its index in the relation. A chosen key may be null.
+    """A column of events.
 
-    `key_type` represents values in keys, None if it is the same as in rows.
+    `position` is the column's index in the relation. `nullable_key` says that the column may be null in keys, as in a
+    configured key. `key_type` is the type that represents values in keys, None if it is the same as in rows.
     """
 
     name: str
@@ -86,17 +88,17 @@ class TableColumn:
     key_type: ValueType | None = None
 
     def ddl(self) -> str:
-        """Return the DDL of a row's field, with the name that Debezium gives such values in schemas."""
+        """Return the DDL of the column's field in rows, with Debezium's schema name for the type as a comment."""
         return _field(self.name, self.type, nullable=True)
 
     def key_ddl(self) -> str:
-        """Return the DDL of a key's field."""
+        """Return the DDL of the column's field in keys."""
         return _field(self.name, self.key_type or self.type, nullable=self.nullable_key)
 
 
 @dataclass(frozen=True, slots=True)
 class TableEvents:
-    """Makes the events of one table's changes."""
+    """Makes events from the changes of one table."""
 
     settings: EnvelopeSettings
     relation: Relation
@@ -114,7 +116,7 @@ class TableEvents:
 
     @property
     def schema(self) -> str:
-        """The columns `key` (if the table has one) and `value` in DDL."""
+        """The DDL of the columns `key` (if the table has a key) and `value`."""
         row = ", ".join(column.ddl() for column in self.columns)
         value = (
             f"STRUCT<before: STRUCT<{row}>, after: STRUCT<{row}>, source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "
@@ -125,17 +127,20 @@ class TableEvents:
 
     @property
     def key_ddl(self) -> str:
-        """The type of keys in DDL."""
+        """The DDL of the key type."""
         return f"STRUCT<{', '.join(column.key_ddl() for column in self._keys)}>"
 
     def draft(self, changes: Changes) -> Draft | None:
-        """Return a draft of the events, None if there are none. Raises DataError for values without representation."""
+        """Return a draft of the events, None if there are no events.
+
+        Raises DataError for values that cannot be represented.
+        """
         new, old = self._read(changes.new, changes), self._read(changes.old, None)
         rows, codes = self._events(changes)
         return Draft(self, changes, new, old, rows, codes) if len(rows) else None
 
     def drafted(self, draft: Draft, now_ms: int, transaction: pa.Array | None) -> pa.RecordBatch:
-        """Return the events of a draft."""
+        """Return the events of a draft as the columns `topic`, `key`, `value` and, if a key was updated, `headers`."""
         changes, rows, codes = draft.changes, draft.rows, draft.codes
         after = np.where(codes <= _UPDATE, changes.new.index[rows], -1)
         before = np.where((codes == _UPDATE) | (codes == _DELETE), changes.old.index[rows], -1)
@@ -147,9 +152,9 @@ class TableEvents:
         return events.append_column("headers", self._headers(draft)) if draft.moved.any() else events
 
     def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int, kind: str = "true") -> pa.RecordBatch:
-        """Return events for rows that a snapshot read, given as columns of texts.
+        """Return events for rows that a snapshot has read. The rows are given as columns of texts.
 
-        `kind` is `source.snapshot`: true, or incremental.
+        `kind` is the value of `source.snapshot`: true, or incremental.
         """
         count = len(texts[0]) if texts else 0
         read = [
@@ -175,7 +180,10 @@ class TableEvents:
         return pa.record_batch({name: column for name, column in columns.items() if column is not None})
 
     def _read(self, rows: Rows, changes: Changes | None) -> list[pa.Array]:
-        """Return the columns of rows; new rows need `changes`, because unchanged values may be only in the old row."""
+        """Return the columns of rows.
+
+        New rows need `changes`, because unchanged values may exist only in the old row.
+        """
         return [
             self._column(column, _completed(rows.columns[column.position], column.position, changes), column.type)
             for column in self.columns
@@ -196,22 +204,25 @@ class TableEvents:
         return pc.if_else(unchanged, pa.scalar(kind.marker(self.settings.placeholder), kind.arrow), values)
 
     def _events(self, changes: Changes) -> tuple[Array, Array]:
-        """Return for each event the index of its change, and its code."""
+        """Return, for each event, the index of its change and the event's code."""
         operation = changes.operation
         moved = self._moved(changes)
         skipped = without_events(operation, self.settings.skipped)
-        # Up to three events for a change: a delete, its tombstone, and the new row.
+        # A change makes up to three events: a delete, the tombstone of the delete, and the new row.
         deleted = ((operation == DELETE) | moved) & ~skipped
-        buried = deleted & self.settings.tombstones & bool(self._keys)
-        left = (operation != DELETE) & ~skipped
+        with_tombstone = deleted & self.settings.tombstones & bool(self._keys)
+        with_event = (operation != DELETE) & ~skipped
         last = np.select([operation == TRUNCATE, (operation == UPDATE) & ~moved], [_TRUNCATE, _UPDATE], _CREATE)
-        present = np.stack((deleted, buried, left), axis=1)
+        present = np.stack((deleted, with_tombstone, with_event), axis=1)
         codes = np.stack((np.full(len(operation), _DELETE), np.full(len(operation), _TOMBSTONE), last), axis=1)
         rows = np.repeat(np.arange(len(operation)), present.sum(axis=1))
         return rows, codes[present]
 
     def _moved(self, changes: Changes) -> Array:
-        """Return which changes are updates of a row's key, by PostgreSQL's texts: Arrow cannot compare values of all types."""
+        """Return which changes are updates of a row's key.
+
+        The keys are compared as PostgreSQL's texts, because Arrow cannot compare values of all types.
+        """
         moved = np.zeros(len(changes), bool)
         rows = np.flatnonzero((changes.operation == UPDATE) & (changes.old.index >= 0))
         if not len(rows):
@@ -265,7 +276,10 @@ class TableEvents:
         return pa.StructArray.from_arrays(parts, [column.name for column in self._keys], mask=mask)
 
     def _headers(self, draft: Draft) -> pa.Array:
-        """Return the other key of each event of a key's update, as a header."""
+        """Return the headers of the events.
+
+        An update of a key makes two events, and each of them has the other event's key as a header.
+        """
         moved = draft.moved
         created = draft.codes[moved] == _CREATE
         others = np.where(created, _DELETE, _CREATE)
@@ -275,7 +289,7 @@ class TableEvents:
         return pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays([names, keys], ["key", "value"]))
 
     def _key_column(self, column: TableColumn, changes: Changes) -> list[pa.Array]:
-        """Return a key column from the new and the old rows, for keys that represent values differently."""
+        """Return the new and the old rows' values of a column that has another type in keys than in rows."""
         assert column.key_type is not None  # noqa: S101 - see above
         new, old = (rows.columns[column.position] for rows in (changes.new, changes.old))
         found = (_completed(new, column.position, changes), old)
@@ -315,10 +329,10 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A draft of the events of one table's changes.
+    """A draft of the events for the changes of one table.
 
-    `new` and `old` are the values of the rows, column by column. `rows` has the index of the change of each event,
-    `codes` the code of each event.
+    `new` and `old` are the values of the new and old rows, column by column. For each event, `rows` has the index of
+    its change, and `codes` the event's code.
     """
 
     table: TableEvents
@@ -330,29 +344,29 @@ class Draft:
 
     @property
     def counted(self) -> Array:
-        """The events that are not tombstones."""
+        """Which events are not tombstones."""
         counted: Array = self.codes != _TOMBSTONE
         return counted
 
     @property
     def moved(self) -> Array:
-        """The events of updates of a key: a delete and a create for each."""
+        """Which events come from updates of a key: each such update makes a delete and a create."""
         moved: Array = (self.changes.operation[self.rows] == UPDATE) & np.isin(self.codes, (_CREATE, _DELETE))
         return moved
 
     @property
     def schema(self) -> str:
-        """The columns of the events in DDL: the table's, and headers if a key was updated."""
+        """The DDL of the events' columns: the table's own columns, and headers if a key was updated."""
         headers = f", headers ARRAY<STRUCT<key: STRING, value: {self.table.key_ddl}>>" if self.moved.any() else ""
         return self.table.schema + headers
 
     def events(self, now_ms: int, transaction: pa.Array | None = None) -> pa.RecordBatch:
-        """Return the events; `transaction` has the place of each in its transaction."""
+        """Return the events. `transaction` contains each event's place in its transaction."""
         return self.table.drafted(self, now_ms, transaction)
 
 
 def without_events(operation: Array, skipped: Collection[str]) -> Array:
-    """Return which operations of changes are among those with the letters `skipped`."""
+    """Return which operations have a letter in `skipped`."""
     found: Array = np.isin(operation, [code for code, letter in _OPERATIONS.items() if letter in skipped])
     return found
 
@@ -380,7 +394,7 @@ def _value(  # noqa: PLR0917 - columns of the same rows
 
 
 def _completed(column: TextColumn, position: int, changes: Changes | None) -> TextColumn:
-    """Fill in values that were not sent because they did not change, if the old row has them."""
+    """Fill in values that were not sent because they did not change, if the old row contains them."""
     if column.unchanged is None or changes is None or not changes.old.count:
         return column
     old = np.full(changes.new.count, -1)

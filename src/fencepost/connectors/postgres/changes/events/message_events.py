@@ -1,4 +1,4 @@
-"""Events of logical messages, in Debezium's form: `op` is m, and the content is bytes.
+"""Events for logical messages, in Debezium's form: `op` is m, and the content is bytes.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-message-events
 """

@@ -1,11 +1,11 @@
-"""Transaction metadata in Debezium's form: each event's place in its transaction, and the boundaries.
+"""Transaction metadata in Debezium's form: each event's place in its transaction, and the transaction's boundaries.
 
-The events of a block are numbered over all its tables together. A transaction may continue in the next block, or in the
-next Kafka transaction if it is split: then its counts so far are a PartialTransaction, which is part of the source
-offset.
+The events of a block are numbered across all tables of the block. A transaction may continue in the next block, or in
+the next Kafka transaction if it is divided. Then its counts so far are a PartialTransaction, which is part of the
+source offset.
 
-Only change events count: tombstones, logical messages and events of the snapshot do not. A transaction without change
-events has no records.
+Only change events count: tombstones, logical messages and events of the snapshot do not count. For a transaction
+without change events there are no metadata records.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-transaction-metadata
 """
@@ -37,11 +37,12 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The transaction events of a block.
+class TransactionMetadata:
+    """The transaction metadata of a block.
 
-    `blocks` are the `transaction` of the events of each draft; `boundaries` are the keys and values of BEGIN and END,
-    None if there are none; `after` is the transaction that continues in the next block.
+    `blocks` has, for each draft, the values of the field `transaction` of its events. `boundaries` are the keys and
+    values of the BEGIN and END records, None if the block has no boundary. `after` is the transaction that continues in
+    the next block.
     """
 
     blocks: list[pa.Array]
@@ -58,7 +59,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """The events of all drafts; `table` is the index of an event's table among all names."""
+    """The events of all drafts. `table` is the index of each event's table in the list of all table names."""
 
     commit_lsn: Array
     number: Array
@@ -69,9 +70,10 @@ class _Events:
 
 @dataclass(frozen=True, slots=True)
 class _Transactions:
-    """The transactions of a block in commit order, and the number of events that each has of which tables so far.
+    """The transactions of a block in commit order, and how many events each transaction has so far for each table.
 
-    `of`, `table` and `size` are parallel, ordered by transaction and then by table.
+    `of`, `table` and `size` are parallel arrays: the index of a transaction, the index of a table, and the number of
+    events. They are ordered by transaction and then by table.
     """
 
     commit_lsn: Array
@@ -83,18 +85,20 @@ class _Transactions:
     size: Array
 
 
-def tell(drafts: Sequence[Draft], before: PartialTransaction | None, unfinished: int | None) -> Told:
-    """Number the events of a block, and find where its transactions begin and end.
+def transaction_metadata(
+    drafts: Sequence[Draft], before: PartialTransaction | None, unfinished: int | None
+) -> TransactionMetadata:
+    """Number the events of a block, and find where the transactions in it begin and end.
 
-    `before` is the transaction that the previous block left open; `unfinished` is the commit LSN of the one that this block
-    leaves open, None if it ends between transactions.
+    `before` is the transaction that the previous block left open. `unfinished` is the commit LSN of the transaction
+    that this block leaves open, None if the block ends between transactions.
     """
     names = sorted({draft.table.relation.name for draft in drafts} | set(before.events if before else ()))
     events = _gathered(drafts, names)
     if before is None and not len(events.number):
-        return Told([], None, None)
+        return TransactionMetadata([], None, None)
     found = _transactions(events, before, names)
-    return Told(
+    return TransactionMetadata(
         _blocks(drafts, _numbered(events, found, before, names)),
         _boundaries(found, names, begun=None if before is None else before.commit_lsn, unfinished=unfinished),
         _left_open(found, names, unfinished),
@@ -126,7 +130,7 @@ def _transactions(events: _Events, before: PartialTransaction | None, names: Seq
         np.searchsorted(commits, events.commit_lsn) * len(names) + events.table, return_counts=True
     )
     if before is not None:
-        # It commits before all others.
+        # The transaction `before` commits before all others.
         groups = np.concatenate((groups, [names.index(name) for name in before.events]))
         groups, place = np.unique(groups, return_inverse=True)
         sizes = np.bincount(place, np.concatenate((sizes, list(before.events.values()))))
@@ -139,10 +143,10 @@ def _transactions(events: _Events, before: PartialTransaction | None, names: Seq
 def _numbered(
     events: _Events, found: _Transactions, before: PartialTransaction | None, names: Sequence[str]
 ) -> pa.Array:
-    """Return the `transaction` of each event."""
+    """Return the field `transaction` of each event."""
     lsn, number, table = events.commit_lsn, events.number, events.table
     total, own = np.empty(len(lsn), np.int64), np.empty(len(lsn), np.int64)
-    # Stable: the delete and the create of one change stay in order, and so do the tables of one TRUNCATE.
+    # The sort is stable: the delete and the create of one change stay in order, and so do the tables of one TRUNCATE.
     order = np.lexsort((number, lsn))
     total[order] = _ranks(lsn[order])
     order = np.lexsort((number, table, lsn))
@@ -158,7 +162,7 @@ def _numbered(
 
 
 def _ranks(*keys: Array) -> Array:
-    """Return the rank of each item, from 1, among the adjacent items with the same keys."""
+    """Return the rank of each item, from 1, among neighbouring items with the same keys."""
     at = np.arange(len(keys[0]))
     first = np.ones(len(at), bool)
     first[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
@@ -170,7 +174,8 @@ def _blocks(drafts: Sequence[Draft], numbered: pa.Array) -> list[pa.Array]:
     blocks, start = [], 0
     for draft in drafts:
         counted = draft.counted
-        # A tombstone follows its delete; it has no value anyway.
+        # A tombstone gets the same item as the delete before it, so that the array has an item for each record. The
+        # item is never written, because a tombstone has no value.
         index = start + np.cumsum(counted) - 1
         blocks.append(numbered.take(pa.array(index)))
         start += int(counted.sum())
@@ -180,7 +185,7 @@ def _blocks(drafts: Sequence[Draft], numbered: pa.Array) -> list[pa.Array]:
 def _boundaries(
     found: _Transactions, names: Sequence[str], *, begun: int | None, unfinished: int | None
 ) -> pa.RecordBatch | None:
-    """Return the records of all BEGINs except the one of `begun`, and of all ENDs except the one of `unfinished`."""
+    """Return the BEGIN records of all transactions except `begun`, and the END records of all except `unfinished`."""
     count = len(found.commit_lsn)
     begins = np.ones(count, bool) if begun is None else found.commit_lsn != begun
     ends = np.ones(count, bool) if unfinished is None else found.commit_lsn != unfinished
@@ -204,10 +209,13 @@ def _boundaries(
 
 
 def _collections(found: _Transactions, names: Sequence[str], ends: Array, ended: Array, begin: pa.Array) -> pa.Array:
-    """Return the tables of each record; `ended` is 1 and the index of the transaction for an END, 0 for a BEGIN."""
-    told = ends[found.of]
-    tables = pa.array(names, pa.string()).take(pa.array(found.table[told]))
-    items = pa.StructArray.from_arrays([tables, pa.array(found.size[told])], ["data_collection", "event_count"])
+    """Return the field `data_collections` of each record: the number of events per table, null for a BEGIN.
+
+    `ended` is 0 for a BEGIN, and the index of the transaction plus 1 for an END.
+    """
+    of_ended = ends[found.of]
+    tables = pa.array(names, pa.string()).take(pa.array(found.table[of_ended]))
+    items = pa.StructArray.from_arrays([tables, pa.array(found.size[of_ended])], ["data_collection", "event_count"])
     lengths = np.concatenate(([0], np.bincount(found.of, minlength=len(ends))))[ended]
     offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=begin)

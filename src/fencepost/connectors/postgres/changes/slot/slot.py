@@ -1,8 +1,9 @@
-"""The server's side of the stream: its identity, the slot and the publication.
+"""The server's side of the stream: the server's identity, the slot and the publication.
 
 A replication slot makes the server keep its log from the slot's position on, and a publication defines the tables in
-the stream. Both are checked before a stream starts, because the server does not report gaps: it silently moves a start
-before the slot's position forward, and a table that was removed from a publication and added again has a gap.
+the stream. Both are checked before a stream starts, because the server does not report gaps. If a client asks for a
+start before the slot's position, the server silently starts at the slot's position. A table that was removed from a
+publication and added again has a gap.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ PLUGIN: Final = "pgoutput"
 _WITH_COLUMN_LISTS: Final = 150_000
 
 _ALL_TABLES: Final = ".*"
-"""After the name of a schema whose tables are published, in the name of a publication's part."""
+"""If a part of a publication stands for all tables of a schema, its name is the schema's name with this suffix."""
 _WITH_INVALIDATION_REASON: Final = 170_000
 _WITH_GENERATED_COLUMNS: Final = 180_000
-# By pg_replication_slots.invalidation_reason: the cause, and how to prevent it.
+# The cause of each pg_replication_slots.invalidation_reason, and how to prevent it.
 _INVALIDATIONS: Final = {
     "wal_removed": "the server removed log that it needs. Raise max_slot_wal_keep_size",
     "idle_timeout": "nobody read it for longer than idle_replication_slot_timeout. Raise that, or let the connector run",
@@ -42,7 +43,7 @@ _INVALIDATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The identity of a database cluster, and the end of its log at one moment."""
+    """The identity of a database cluster, and the end of its log at the time of the query."""
 
     system: str
     timeline: int
@@ -53,7 +54,7 @@ class Server:
 class Slot:
     """A row of pg_replication_slots. `wal_status` is None on servers that do not report it.
 
-    `invalidation_reason` is None for a usable slot, and before PostgreSQL 17.
+    `invalidation_reason` is None for a usable slot, and always before PostgreSQL 17.
     """
 
     name: str
@@ -68,7 +69,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of a publication, with the columns and the rows (an SQL condition, None for all) that it publishes."""
+    """A table of a publication, with its published columns and its size in pages.
+
+    `row_filter` is the SQL condition for the published rows, None if all rows are published.
+    """
 
     oid: int
     schema: str
@@ -80,11 +84,14 @@ class PublishedTable:
 
     @property
     def name(self) -> str:
-        """Schema and table."""
+        """The schema and name of the table."""
         return f"{self.schema}.{self.table}"
 
     def sql(self) -> str:
-        """Return the FROM item of a SELECT: with the rows of partitions, but not of tables that inherit from it."""
+        """Return the FROM item of a SELECT.
+
+        The item includes the rows of partitions, but not of tables that inherit from the table.
+        """
         only = "" if self.partitioned else "ONLY "
         return f"{only}{quoted(self.schema)}.{quoted(self.table)}"
 
@@ -96,7 +103,7 @@ def identify(connection: psycopg.Connection[Any]) -> Server:
 
 
 def timeline_history(connection: psycopg.Connection[Any], timeline: int) -> str:
-    """Return the history file of a timeline of the server, nothing for the first one, which has none."""
+    """Return the history file of a timeline of the server, an empty text for the first timeline, which has none."""
     if timeline == 1:
         return ""
     ((_, history),) = command(connection, f"TIMELINE_HISTORY {timeline}")
@@ -104,7 +111,7 @@ def timeline_history(connection: psycopg.Connection[Any], timeline: int) -> str:
 
 
 def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
-    """Raise PostgresError on a standby: its log has no end of its own, and it cannot write messages for chunks."""
+    """Raise PostgresError on a standby: it writes no log, and so cannot write the messages after chunks."""
     ((standby,),) = query(connection, "SELECT pg_is_in_recovery()")
     if standby:
         raise PostgresError(
@@ -132,8 +139,8 @@ def create_slot(
 ) -> tuple[int, str]:
     """Create a slot. Return its position, and the name of a snapshot of the database at that position.
 
-    The server waits for transactions to end. Meanwhile `waiting` is called each second; an error that it raises cancels
-    the creation.
+    The server waits for transactions to end. Meanwhile `waiting` is called each second; an error that `waiting` raises
+    cancels the creation.
 
     The snapshot can be used as long as the connection is not used for anything else. With `failover` (PostgreSQL 17 and
     later) the slot is synchronized to standbys.
@@ -146,9 +153,9 @@ def create_slot(
 
 
 def drop_slot(connection: psycopg.Connection[Any], found: Slot) -> None:
-    """Drop an unused slot. Raises RetriableError if it is in use, or has changed since it was last seen.
+    """Drop an unused slot. Raises RetriableError if the slot is in use, or has changed since it was last seen.
 
-    Each new slot has its own position: its creation writes to the log.
+    A new slot always has another position, because the creation of a slot writes to the log.
     """
     dropped = query(
         connection,
@@ -158,12 +165,12 @@ def drop_slot(connection: psycopg.Connection[Any], found: Slot) -> None:
     )
     if not dropped:
         raise RetriableError(
-            f"The replication slot {found.name} was replaced or dropped by somebody else: it is looked at again"
+            f"The replication slot {found.name} was replaced or dropped by somebody else: it will be checked again"
         )
 
 
 def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
-    """Return a slot that a stream can start from. Raises PositionLostError or PostgresError."""
+    """Return the slot, if a stream can start from it. Raises PositionLostError or PostgresError."""
     if slot is None:
         raise PositionLostError(
             f"The replication slot {name} does not exist, so the server did not keep the changes since the connector's "
@@ -201,8 +208,8 @@ def check_state(state: SourceState, slot: Slot, server: Server, history: str | N
     if server.lsn < position.lsn:
         raise PositionLostError(
             f"The server's log ends at {lsn_text(server.lsn)}, before the connector's offset {lsn_text(position.lsn)} of the "
-            "same timeline: it lost changes that are in Kafka, as where its volume was set back to a former state, and new "
-            f"changes would take their places. {RESYNC}"
+            "same timeline: it lost changes that are in Kafka, for example because its volume was restored to an earlier "
+            f"state, and new changes would get the same positions. {RESYNC}"
         )
     if slot.confirmed is not None and slot.confirmed > position.lsn:
         raise PositionLostError(
@@ -219,10 +226,10 @@ RESYNC: Final = (
 
 
 def check_publication(state: SourceState, name: str, now: Mapping[str, str], dropped: Collection[str] = ()) -> None:
-    """Check that the publication still has all parts that it had at an offset, unaltered. Raises PositionLostError.
+    """Check that the publication still has, unaltered, all parts that it had at an offset. Raises PositionLostError.
 
-    A renamed table or schema still counts as the same part. `dropped` are parts of the offset that do not exist any more:
-    they had no further changes.
+    A renamed table or schema still counts as the same part. `dropped` are parts in the offset that do not exist any
+    more; they had no further changes.
     """
     if altered := sorted(altered_parts(state, now).keys() - dropped):
         raise PositionLostError(
@@ -233,8 +240,8 @@ def check_publication(state: SourceState, name: str, now: Mapping[str, str], dro
 
 
 def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
-    """Return the publication's parts at an offset, with their marks, that are missing or changed now."""
-    # An old version of fencepost stored no schema's oid.
+    """Return the publication's parts in an offset that are now missing or changed, with their marks."""
+    # An old version of fencepost did not store the oid of a schema.
     marks = {*now.values(), *(f"{mark.partition('.')[0]}." for part, mark in now.items() if part.endswith(_ALL_TABLES))}
     altered = {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
     if "" in altered and _same_settings(altered[""], now.get("", "")):
@@ -245,8 +252,8 @@ def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
 def _same_settings(before: str, now: str) -> bool:
     """Return whether two marks of a publication show the same settings, without a change in between.
 
-    Each change of the settings writes a new row in the catalog, but so does a change of the owner. A mark that an old
-    version of fencepost stored has neither the row's transaction nor the owner.
+    Each change of the settings writes a new row in the catalog, but so does a change of the owner. A mark from an old
+    version of fencepost contains neither the row's transaction nor the owner.
     """
     former, present = before.split("."), now.split(".")
     if former[:2] != present[:2]:
@@ -255,7 +262,7 @@ def _same_settings(before: str, now: str) -> bool:
 
 
 def dropped_parts(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
-    """Return the parts of a publication that are dropped tables or schemas, without a new one of the same name."""
+    """Return the parts of a publication whose table or schema was dropped and has no successor of the same name."""
     tables = {part: mark.split(".")[2] for part, mark in parts.items() if mark.count(".") == 2}
     schemas = {part: mark.split(".")[1] or None for part, mark in parts.items() if part.endswith(_ALL_TABLES)}
     rows = query(
@@ -273,11 +280,12 @@ def dropped_parts(connection: psycopg.Connection[Any], parts: Mapping[str, str])
 
 
 def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
-    """Return marks that show when a publication was altered, None if it does not exist.
+    """Return the parts of a publication with marks that show when it was altered, None if it does not exist.
 
-    The parts are the publication itself, under an empty name (with its owner and the transaction that wrote its row),
-    and each table or schema that it lists, with a mark: its row in the catalog, for tables also a digest of the row, and
-    the oid of the table or schema. One that was removed and added again has another row.
+    One part is the publication itself, under an empty name; its mark has the owner and the transaction that wrote its
+    row. The other parts are the tables and schemas that it lists. The mark of a table or schema has the oid of its row
+    in the publication's catalog, for tables also a digest of this row, and the oid of the table or schema itself. A
+    part that was removed and added again has another row.
     """
     rows = query(
         connection,
@@ -307,7 +315,7 @@ def publication_parts(connection: psycopg.Connection[Any], publication: str) -> 
 
 
 def unpublished_operations(connection: psycopg.Connection[Any], publication: str) -> list[str]:
-    """Return the kinds of changes that a publication leaves out, by their names in its parameter `publish`."""
+    """Return the kinds of changes that a publication does not contain, by their names in its parameter `publish`."""
     rows = query(
         connection,
         "SELECT operation FROM pg_publication, LATERAL (VALUES ('insert', pubinsert), ('update', pubupdate), "
@@ -318,10 +326,10 @@ def unpublished_operations(connection: psycopg.Connection[Any], publication: str
 
 
 def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
-    """Return the tables of a publication, by name."""
+    """Return the tables of a publication, ordered by name."""
     lists = connection.info.server_version >= _WITH_COLUMN_LISTS
     columns = "t.attnames::text[], t.rowfilter" if lists else "NULL::text[], NULL::text"
-    # Those that are generated may be published too; then they are among attnames.
+    # Generated columns may be published, too; then they are among attnames.
     sent = "true" if connection.info.server_version >= _WITH_GENERATED_COLUMNS else "attgenerated = ''"
     rows = query(
         connection,
@@ -342,7 +350,7 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
 
 
 def tables_to_publish(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
-    """Return the tables of a publication, and all others as a publication without lists of columns would have them."""
+    """Return a publication's tables, and then all other tables, as if they were published with all their columns."""
     published = published_tables(connection, publication)
     generated = "true" if connection.info.server_version >= _WITH_GENERATED_COLUMNS else "attgenerated = ''"
     rows = query(
@@ -359,7 +367,7 @@ def tables_to_publish(connection: psycopg.Connection[Any], publication: str) -> 
 
 
 def member_tables(connection: psycopg.Connection[Any], publication: str) -> list[str]:
-    """Return tables of a publication as SCHEMA.TABLE, by name, including some that it has only as partitions.
+    """Return the tables of a publication as SCHEMA.TABLE, by name, with the partitions of its partitioned tables.
 
     Unlike `published_tables`, this does not wait for table locks.
     """
@@ -380,7 +388,7 @@ def member_tables(connection: psycopg.Connection[Any], publication: str) -> list
 def create_publication(
     connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]] | None
 ) -> None:
-    """Create a publication of some tables, of all tables if None."""
+    """Create a publication of some tables; None stands for all tables."""
     query(connection, f"CREATE PUBLICATION {quoted(name)} FOR {_listed(tables)}")
 
 
@@ -390,7 +398,7 @@ def add_tables(connection: psycopg.Connection[Any], name: str, tables: Sequence[
 
 
 def user_tables(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
-    """Return schema and name of all permanent tables that are not the system's own."""
+    """Return the schema and name of each permanent table that does not belong to the system."""
     return query(
         connection,
         "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "

@@ -1,6 +1,7 @@
 """Reports the transactions that the creation of a replication slot waits for.
 
-The server creates a slot once all transactions of all its databases have ended that were writing at the start.
+The server completes a slot only after all transactions that were writing when its creation started have ended, in all
+databases.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 _FIRST_S: Final = 5.0
 _EVERY_S: Final = 10.0
-_MOST: Final = 5
+_SHOWN_WRITERS: Final = 5
 
 _log: Final = logging.getLogger(__name__)
 
 
 class SlotWait:
-    """Called while a slot is being created. Logs the open transactions after some seconds, and every 10 s."""
+    """Logs the open transactions while a slot is being created: after 5 s, and then every 10 s."""
 
     def __init__(self, settings: ConnectionSettings, slot: str, stopping: Callable[[], bool]) -> None:
-        """`stopping` returns whether the slot is not needed any more."""
+        """`stopping` returns True when the slot is not needed any more."""
         self._settings = settings
         self._slot = slot
         self._stopping = stopping
@@ -36,7 +37,7 @@ class SlotWait:
         self._next_notice = self._began + _FIRST_S
 
     def __call__(self) -> None:
-        """Check whether to log something. Raises RetriableError to end the creation."""
+        """Log the open transactions if a message is due. Raises RetriableError to end the creation of the slot."""
         if self._stopping():
             raise RetriableError(f"The replication slot {self._slot} was not created: the task is to stop")
         now = time.monotonic()
@@ -54,12 +55,12 @@ class SlotWait:
                 writers = writing_transactions(connection)
         except FencepostError as error:
             return f"the server does not say which ({error})"
-        more = f" and {len(writers) - _MOST} more" if len(writers) > _MOST else ""
-        return f"{', '.join(writers[:_MOST])}{more}" if writers else "none is left at the moment"
+        more = f" and {len(writers) - _SHOWN_WRITERS} more" if len(writers) > _SHOWN_WRITERS else ""
+        return f"{', '.join(writers[:_SHOWN_WRITERS])}{more}" if writers else "none is left at the moment"
 
 
 def writing_transactions(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the transactions of the server that have written, or may write, as texts, the oldest first."""
+    """Return the server's transactions that have written or may write, as texts, the oldest transaction first."""
     rows = query(
         connection,
         "SELECT concat('process ', pid), datname, usename, extract(epoch FROM clock_timestamp() - xact_start)::float "

@@ -1,7 +1,8 @@
-"""Reads the chunks of incremental snapshots from the server. See `chunks` for how they are merged with the stream.
+"""Reads the chunks of incremental snapshots from the server. `chunks` describes how they are merged with the stream.
 
-Each chunk is read in its own transaction, with the table as of one moment. At its end a logical message is written:
-once the stream is past the message, it is past everything that the chunk saw. No table is written.
+Each chunk is read in its own transaction, which sees the table at one moment. At its end the transaction writes a
+logical message: when the stream has passed this message, it has passed everything that the chunk saw. No table is
+written.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ from fencepost.connectors.postgres.server.quoting import quoted
 if TYPE_CHECKING:
     import psycopg
 
-# The stream waits equally long.
+# This time is short, because the stream stops while a chunk is read.
 _LOCK_TIMEOUT: Final = "100ms"
-# The keys of changes between a chunk's reading and its writing are kept in memory.
+# If the stream is further behind the end of the log, no chunk is read: until the stream reaches the chunk's end, the
+# keys of changes are kept in memory.
 _MAX_LAG_BYTES: Final = 64 << 20
 
 
 class NotYetError(Exception):
-    """A chunk cannot be read at the moment; the message is the reason.
+    """A chunk cannot be read now; the message is the reason.
 
-    `snapshot` has the transactions that the attempt saw, None if it did not get so far.
+    `snapshot` has the transactions that the attempt saw, None if the attempt ended before it had a snapshot.
     """
 
     def __init__(self, reason: str, snapshot: Snapshot | None = None) -> None:
@@ -51,12 +53,12 @@ class NotYetError(Exception):
 
 
 class TableAlteredError(Exception):
-    """The table was altered since its reading began."""
+    """The table was altered after its reading began."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The transactions that a read sees, and the end of the log then."""
+    """The transactions that a read sees, and the end of the log at that time."""
 
     snapshot: Snapshot
     log_end: int
@@ -66,11 +68,12 @@ class _Seen:
 class TableRun:
     """A table whose chunks are being read.
 
-    `key` are the columns of its key, `shape` differs after the table was altered.
+    `key` are the columns of the table's key. `shape` is a text that changes when the table is altered.
 
-    `writers` has the lower 32 bits of the transactions that had written to the table at the start: chunks are read once
-    they have ended. Their commits may be before the stream's position already although no session sees them yet; and
-    their writes before the table was published are not in the stream.
+    `writers` has the lower 32 bits of the ids of transactions that held a lock for writing to the table when reading
+    began. Chunks are read after these transactions have ended, for two reasons. Their commits may already be before the
+    stream's position although no session sees them yet. And their writes from before the table was published are not in
+    the stream.
     """
 
     read: TableRead
@@ -83,10 +86,11 @@ class TableRun:
 
 
 def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
-    """Begin to read a table. Raises PostgresError if that is not possible, NotYetError and RetriableError."""
-    with _transaction(database) as connection, _locks_are_not_yet(connection):
+    """Begin to read a table. Raises PostgresError if the table cannot be read; also NotYetError and RetriableError."""
+    with _transaction(database) as connection, _not_yet_if_retriable(connection):
         table = next((table for table in database.published() if table.name == read.table), None)
-        # Of the same moment as its columns: what is altered after it is noticed by the first chunk.
+        # The shape is read in the same transaction as the columns. So the first chunk detects if the table was altered
+        # since.
         shape = None if table is None else table_shape(connection, table.oid)
     if table is None:
         raise PostgresError(f"The table {read.table} is not captured, or not in the publication")
@@ -98,16 +102,20 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
     if events is None or not set(key) <= set(table.columns):
         raise PostgresError(f"The publication leaves out columns of the key of the table {read.table}")
     order = key_order(connection, table.oid, key)
-    # After the publication showed it.
+    # The writers are determined after the publication has shown the table.
     run = TableRun(read, table, events, key, order, shape, _writers(connection, table))
     if read.condition is not None:
-        # Only this protocol refuses several statements, which a condition could smuggle in.
+        # The condition is a user's text, and could contain further statements. Only the preparation of a statement
+        # refuses several statements.
         check_statement(connection, _select(run, SnapshotProgress(), 0))
     return run
 
 
 def greatest_key(database: SourceDatabase, run: TableRun) -> Key | None:
-    """Return the greatest key that a table has, None if it is empty. Raises NotYetError, RetriableError and PostgresError."""
+    """Return the greatest key in a table, None if the table is empty.
+
+    Raises NotYetError, RetriableError and PostgresError.
+    """
     with _table_as_it_is(database, run) as (connection, _):
         names, order = run.order.names(), run.order.sorting(run.table.table, descending=True)
         select = f"SELECT {names} FROM {run.table.sql()} ORDER BY {order} LIMIT 1"  # noqa: S608 - names are quoted
@@ -126,7 +134,7 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
             raise NotYetError(f"the stream is {behind} bytes behind", seen.snapshot)
         width = len(run.key) + len(run.events.columns)
         texts = _texts(connection, _select(run, progress, size), run, width + 1)
-        # Flushed at the commit, so the stream reaches it without further writes.
+        # The message is flushed at the commit, so the stream reaches it even without further writes.
         ((_, high),) = query(
             connection,
             "SELECT set_config('synchronous_commit', 'local', true), "
@@ -141,9 +149,9 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
 
 @contextmanager
 def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[psycopg.Connection[Any], _Seen]]:
-    """Run a transaction that sees the table as of one moment. Raises NotYetError if that is not possible yet."""
+    """Run a transaction that sees the table at one moment. Raises NotYetError if that is not possible yet."""
     with _transaction(database) as connection:
-        with _locks_are_not_yet(connection):
+        with _not_yet_if_retriable(connection):
             held = lock_unaltered(connection, [run.table])
         if not held or table_shape(connection, run.table.oid) != run.shape:
             raise TableAlteredError
@@ -158,14 +166,14 @@ def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[p
 
 @contextmanager
 def _transaction(database: SourceDatabase) -> Iterator[psycopg.Connection[Any]]:
-    """Run a transaction that sees the database as of one moment, and does not wait long for locks.
+    """Run a transaction that sees the database at one moment, and does not wait long for locks.
 
-    A statement that takes so long that the server might end the stream meanwhile raises RetriableError.
+    A statement raises RetriableError if it takes so long that the server might end the stream meanwhile.
     """
     connection = database.connection()
     try:
-        # A chunk is small, so round trips, and pg_settings, which recomputes all settings, would be a large part of its
-        # cost.
+        # A chunk is small, so separate round trips would be a large part of its cost: the statements are sent together.
+        # Reading pg_settings would be a large part, too, because it recomputes all settings.
         run_together(
             connection,
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -182,7 +190,7 @@ def _transaction(database: SourceDatabase) -> Iterator[psycopg.Connection[Any]]:
 
 
 @contextmanager
-def _locks_are_not_yet(connection: psycopg.Connection[Any]) -> Iterator[None]:
+def _not_yet_if_retriable(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Raise NotYetError for temporary errors, unless the connection broke."""
     try:
         yield
@@ -193,7 +201,7 @@ def _locks_are_not_yet(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> frozenset[int]:
-    """Return the transactions that hold a lock for writing rows of a table, or of a partition of it."""
+    """Return the transactions that hold a lock for writing rows of a table, or of one of its partitions."""
     rows = query(
         connection,
         "SELECT x.transactionid::text::bigint FROM pg_locks w JOIN pg_locks x "
@@ -208,13 +216,14 @@ def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> froz
 
 
 def _select(run: TableRun, progress: SnapshotProgress, size: int) -> str:
-    """Return the statement that reads keys, values, and whether the row matches, of rows after `progress.last`."""
+    """Return a SELECT for rows after `progress.last`: keys, values, and whether the row matches the condition."""
     names = run.order.names()
     columns = "".join(f", {quoted(column.name)}" for column in run.events.columns)
     bounds = [(run.order.after, progress.last), (run.order.up_to, progress.end)]
     between = [condition(key) for condition, key in bounds if key is not None]
     where = f" WHERE {' AND '.join(between)}" if between else ""
-    # A condition may end in a comment. It selects the rows to write, not the rows to read: few may match.
+    # The line end closes a comment at the end of a condition. Conditions are a column of the result, not part of WHERE:
+    # if few rows matched, the SELECT would have to scan too many rows for LIMIT.
     asked = [f"({condition}\n)" for condition in (run.table.row_filter, run.read.condition) if condition is not None]
     return (
         f"SELECT {names}{columns}, coalesce({' AND '.join(asked) or 'true'}, false) FROM {run.table.sql()}{where} "  # noqa: S608

@@ -1,11 +1,11 @@
-"""Decides which rows of a chunk may be written to Kafka, after the changes that the stream had meanwhile.
+"""Decides which rows of a chunk may be written to Kafka, given the changes that the stream had meanwhile.
 
-A chunk is read by a SELECT, and written at a later place of the stream. For each row, this place must follow all
-changes that the SELECT saw, and no others. The first condition holds because the place is past all commits before the
-end of the SELECT. For the second, PostgreSQL reports which transactions the SELECT saw (`pg_current_snapshot`), and the
-stream has the transaction of each change: if the SELECT did not see a change of a row, the row is older than the
-stream, and is left out. The log may contain a commit for a while before other sessions see it, so this also applies to
-changes that came before the SELECT.
+A chunk is read by a SELECT, and written at a later place in the stream. For each row, this place must come after all
+changes that the SELECT saw, and before all other changes of the row. The first condition holds because the place is
+past all commits before the end of the SELECT. For the second condition, PostgreSQL reports which transactions the
+SELECT saw (`pg_current_snapshot`), and the stream has the transaction of each change. If the SELECT did not see a
+change of a row, the row of the chunk is older than the stream, and is left out. The log may contain a commit for a
+while before other sessions see it, so this also applies to changes that came before the SELECT.
 
     log       commit A ... commit B ........... commit C ..... high
     SELECT                  sees A, not B
@@ -34,10 +34,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """The keys of a table's changes, in parallel arrays; an update of a key has both keys.
+    """The keys of a table's changes, in parallel arrays. An update that changes the key has two items: one per key.
 
-    `xid` has the lower 32 bits of the transaction. A null key stands for any row. `partial` means that the change lacks
-    a large value, because the server does not send unchanged ones, or has no event.
+    `xid` has the lower 32 bits of the transaction's number. A null key means that the change may be of any row.
+    `partial` is true if the change cannot replace the chunk's row: it has no event, or it lacks a large value, because
+    the server does not send large values that are unchanged.
     """
 
     xid: Array
@@ -47,10 +48,10 @@ class KeyChanges:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of a table, by key.
+    """Consecutive rows of a table, in the order of their keys.
 
     `key` and `columns` are columns of texts; `matches` marks the rows to write. `high` is an LSN after all commits that
-    `snapshot` has. `complete` means that no further row follows up to the greatest key.
+    `snapshot` contains. `complete` means that there are no further rows up to the greatest key.
     """
 
     snapshot: Snapshot
@@ -70,9 +71,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The first `count` rows of a chunk are finished; the rows at `rows` are to be written.
+    """The first `count` rows of a chunk are settled; `rows` are the indexes of the settled rows that are to be written.
 
-    The others are to be read again.
+    The rows after the first `count` must be read again.
     """
 
     count: int
@@ -82,7 +83,8 @@ class Settled:
 def settle(chunk: Chunk, changes: Sequence[KeyChanges]) -> Settled:
     """Return which rows of a chunk may be written after the stream had `changes`.
 
-    A row is read again if the chunk did not see a change of it that is partial: nobody would have the whole row.
+    A row is read again if the chunk did not see a change of it and this change is partial: otherwise neither the
+    chunk's row nor the change would contain the whole row.
     """
     parts = [(part, ~ended(chunk.snapshot, part.xid)) for part in changes]
     keys = _concatenated([part.key.filter(pa.array(unseen)) for part, unseen in parts])
@@ -96,7 +98,7 @@ def settle(chunk: Chunk, changes: Sequence[KeyChanges]) -> Settled:
 
 
 def unseen_changes(snapshot: Snapshot, changes: Sequence[KeyChanges]) -> list[KeyChanges]:
-    """Return the changes that a snapshot did not see, which a later one may not see either."""
+    """Return the changes that a snapshot did not see. They must be kept: a later snapshot may not see them either."""
     left = []
     for part in changes:
         unseen = np.flatnonzero(~ended(snapshot, part.xid))
@@ -106,9 +108,9 @@ def unseen_changes(snapshot: Snapshot, changes: Sequence[KeyChanges]) -> list[Ke
 
 
 def ended(snapshot: Snapshot, xid: Array) -> Array:
-    """Return which transactions had ended at a snapshot, from the lower 32 bits of their numbers.
+    """Return which transactions had ended when a snapshot was taken. `xid` has the lower 32 bits of their ids.
 
-    All transactions that the server still knows are less than 2^31 from the newest one.
+    The whole ids follow from these bits, because all ids that the server still knows are less than 2^31 apart.
     """
     whole = snapshot.xmax + (xid.astype(np.int64) - snapshot.xmax + (1 << 31)) % (1 << 32) - (1 << 31)
     found: Array = (whole < snapshot.xmax) & ~np.isin(whole, np.array(snapshot.running, np.int64))
@@ -118,11 +120,11 @@ def ended(snapshot: Snapshot, xid: Array) -> Array:
 def key_changes(
     changes: Changes, key: Sequence[str], table: Relation, wanted: Sequence[str], skipped: Collection[str]
 ) -> KeyChanges:
-    """Return the keys of changes, by the columns `key` of `table`; `wanted` are the columns of its events.
+    """Return the keys of changes. `key` are the key columns of `table`; `wanted` are the columns of its events.
 
-    `skipped` are letters of operations without events.
+    `skipped` are letters of operations that produce no events.
 
-    If those columns changed, any row may be affected.
+    If the key columns differ from `table`, the keys are null: a change may be of any row.
     """
     relation, count = changes.relation, len(changes)
     places = {column.name: place for place, column in enumerate(relation.columns)}
@@ -142,7 +144,10 @@ def key_changes(
 
 
 def joined(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return one text for the texts of several columns, different for different keys, null if one of them is."""
+    """Return one text for the texts of several columns.
+
+    The joined text differs for different keys, and is null if one of the texts is null.
+    """
     if len(columns) == 1:
         return columns[0]
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]

@@ -1,8 +1,8 @@
-"""The first snapshot: reads tables as of the slot's position, in parallel on Spark's executors.
+"""The first snapshot: reads tables in their state at the slot's position, in parallel on Spark's executors.
 
 All readers adopt the snapshot that the slot's creation exported, so together they see the database at one moment, and
-the stream continues exactly there. The tables are locked meanwhile (see held_tables). A large table is read in ranges of
-its pages.
+the stream continues exactly there. Meanwhile the tables are locked (see held_tables). A large table is read in ranges
+of pages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def table_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRangeReader:
-    """Reads ranges of one table in an exported snapshot, as change events with `op` r."""
+    """Reads ranges of one table in an exported snapshot, as change events whose `op` is r."""
 
     session: SnapshotSession
     lsn: int
@@ -51,7 +51,7 @@ class SnapshotRangeReader:
 
     @property
     def topics(self) -> tuple[str]:
-        """The topic that all events name."""
+        """The topic of all events."""
         return (self.events.topic,)
 
     def read(self, split: PageRange) -> Iterator[pa.RecordBatch]:
@@ -69,7 +69,7 @@ class SnapshotRangeReader:
 
 
 def text_blocks(connection: psycopg.Connection[Any], statement: str, name: str) -> Iterator[pa.Buffer]:
-    """Yield whole rows of a COPY. Raises RetriableError or PostgresError."""
+    """Yield the text of a COPY in blocks of complete rows. Raises RetriableError or PostgresError."""
     import psycopg  # noqa: PLC0415 - an optional package
 
     try:
@@ -79,7 +79,7 @@ def text_blocks(connection: psycopg.Connection[Any], statement: str, name: str) 
 
 
 def text_columns(block: pa.Buffer, count: int) -> Sequence[pa.Array]:
-    """Return the columns of rows in CSV as texts: a null is empty, and all other values are quoted."""
+    """Return the columns of CSV rows as texts: a null is an empty field, and all other values are quoted."""
     names = [str(number) for number in range(count)]
     table = pc.read_csv(
         block,

@@ -1,10 +1,10 @@
-"""Incremental snapshots: tables are read in chunks when signals request it, while the stream goes on.
+"""Incremental snapshots: tables are read in chunks when signals request this, while the stream continues.
 
-At most one chunk is read but not yet written at any time. It is written once the stream is past the chunk's end,
-between transactions of the database. Meanwhile the stream's changes of the table are kept, see `chunks`.
+At any time, at most one chunk has been read but not written yet. It is written when the stream has passed the chunk's
+end, between transactions of the database. Until then the stream's changes of the table are kept; see `chunks`.
 
-This state belongs to one session of the stream. When the session breaks, the table's next chunk is read again, from the
-progress in the source offset.
+The state of this module belongs to one session of the stream. If the session breaks, the table's next chunk is read
+again, starting at the progress in the source offset.
 """
 
 from __future__ import annotations
@@ -42,41 +42,45 @@ from fencepost.connectors.postgres.changes.snapshot.signals import (
 )
 from fencepost.connectors.postgres.changes.stream.decoder import Changes
 
-# The pause after an attempt that came too early is at least this, and this multiple of the attempt's duration: the
-# stream waits during attempts.
+# If a chunk cannot be read yet, the next attempt follows after _PAUSE_S seconds, or after _PAUSE_SHARE times the
+# duration of the failed attempt if that is longer. The stream waits during attempts, so they must take only a small
+# part of the time.
 _PAUSE_S: Final = 0.05
 _PAUSE_SHARE: Final = 9
-# A wait of this length is logged, and repeatedly after each further one.
+# While a chunk cannot be read, a warning is logged after this number of seconds, and then at this interval.
 _LONG_S: Final = 10.0
-# A chunk whose reading failed this many times in a row, for example because a condition ends its own connection or
-# takes too long, is not tried again: the stream, and a signal to stop, would wait forever.
-_MOST_BREAKS: Final = 5
+# If a chunk could not be read this many times in a row, it is not tried again. Otherwise the stream, and a signal to
+# stop, would wait forever. For example, a condition may end its own connection, or take too long.
+_MAX_FAILED_READS: Final = 5
 
 _log: Final = logging.getLogger(__name__)
 
 
 class IncrementalSnapshots:
-    """Reads chunks, and follows the stream for signals and changes. For one thread."""
+    """Reads chunks, and follows the signals and changes in the stream. Only one thread may use it."""
 
     def __init__(self, config: PostgresConfig, database: SourceDatabase) -> None:
         self._config = config
         self._database = database
         self._run: TableRun | None = None
         self._changes: list[KeyChanges] = []
-        """Changes of the table since its run began that the last chunk did not see."""
+        """The table's changes since its reading began, without the changes that the last chunk saw."""
         self._chunk: Chunk | None = None
         self._next_attempt = 0.0
         self._next_notice = 0.0
-        self._breaks = 0
-        """How many readings in a row broke. It outlives the session of the stream."""
+        self._failed_reads = 0
+        """How many reads in a row failed with a RetriableError. The count is kept when a session of the stream ends."""
 
     @property
     def waiting(self) -> bool:
-        """Whether a chunk waits for the stream to be past its end."""
+        """Whether a chunk is waiting until the stream has passed the chunk's end."""
         return self._chunk is not None
 
     def reset(self) -> None:
-        """Forget rows that were read but not written. Called when the stream starts, because changes may be missing."""
+        """Forget rows that were read but not written.
+
+        Call this when the stream starts, because the changes that were kept before may be incomplete.
+        """
         self._run, self._chunk, self._changes = None, None, []
         self._next_attempt = 0.0
         self._next_notice = time.monotonic() + _LONG_S
@@ -84,20 +88,21 @@ class IncrementalSnapshots:
     def read(self, progress: SnapshotProgress, position: Position) -> SnapshotProgress:
         """Read the next chunk, if one is due, while the stream is at `position`. Return the progress.
 
-        Raises RetriableError. A table that cannot be read is given up with an error in the log, and the stream goes on.
+        Raises RetriableError. If a table cannot be read, it is given up, an error is logged, and the stream continues.
         """
         if self._run is not None and progress.tables[:1] != (self._run.read,):
             self.reset()
         if self._chunk is not None or not progress.active or time.monotonic() < self._next_attempt:
             return progress
         read, started = progress.tables[0], time.monotonic()
-        # Without a server no reading begins, so this is not counted as a failed one.
+        # If the server cannot be reached, no read begins, so this is not counted as a failed read.
         self._database.connection()
         try:
             return self._read(progress, position)
         except NotYetError as error:
             if error.snapshot is not None:
-                # The wait may be long, and later attempts see these changes as well.
+                # The changes that the snapshot saw are dropped: later attempts see them as well, and the wait may be
+                # long.
                 self._changes = unseen_changes(error.snapshot, self._changes)
             self._wait(read, error, time.monotonic() - started)
         except TableAlteredError:
@@ -106,8 +111,8 @@ class IncrementalSnapshots:
         except (PostgresError, DataError) as error:
             return self._give_up(progress, error)
         except RetriableError as error:
-            self._breaks += 1
-            if self._breaks < _MOST_BREAKS:
+            self._failed_reads += 1
+            if self._failed_reads < _MAX_FAILED_READS:
                 raise
             return self._give_up(progress, error)
         return progress
@@ -115,7 +120,7 @@ class IncrementalSnapshots:
     def follow(
         self, state: SourceState, changes: Sequence[Changes], position: Position, now_ms: int
     ) -> tuple[SnapshotProgress, SourceBatch | None]:
-        """Process the stream's changes and signals up to `position`. Return the progress, and rows to write there.
+        """Process the stream's changes and signals up to `position`. Return the progress, and the rows to write there.
 
         Raises RetriableError.
         """
@@ -150,7 +155,7 @@ class IncrementalSnapshots:
         self._chunk = chunk = read_chunk(self._database, run, progress, self._config.chunk_size, position.lsn)
         self._changes = unseen_changes(chunk.snapshot, self._changes)
         self._next_notice = time.monotonic() + _LONG_S
-        self._breaks = 0
+        self._failed_reads = 0
         return progress
 
     def _note(self, run: TableRun, changes: Iterable[Changes]) -> None:
@@ -183,11 +188,11 @@ class IncrementalSnapshots:
     def _give_up(self, progress: SnapshotProgress, error: Exception) -> SnapshotProgress:
         read = progress.tables[0]
         _log.error(
-            "The table %s is not read any further for the signal %r: %s. When that is mended, send another signal",
+            "The table %s is not read any further for the signal %r: %s. After the cause is fixed, send another signal",
             read.table, read.signal, error,
         )  # fmt: skip
         self.reset()
-        self._breaks = 0
+        self._failed_reads = 0
         return progress.table_done()
 
     def _wait(self, read: TableRead, error: NotYetError, spent_s: float) -> None:
@@ -198,7 +203,10 @@ class IncrementalSnapshots:
             _log.warning("The reading of the table %s for the signal %r waits: %s", read.table, read.signal, error)
 
     def _apply(self, signal: Signal, state: SourceState) -> SnapshotProgress:
-        """Return the progress after a signal. A signal for tables that do not exist is logged, and has no effect."""
+        """Return the progress after a signal.
+
+        A signal for tables that do not exist is logged, and has no other effect.
+        """
         progress = state.incremental
         try:
             match signal.type:
@@ -206,16 +214,18 @@ class IncrementalSnapshots:
                     return progress.requested(self._requested(signal))
                 case SignalType.STOP:
                     stopped = progress.stopped(stop_request(signal).names)
-                    # Another request for the table may be equal to the one that is stopped.
+                    # The rows that were read for the stopped request are dropped: a later request for the same table
+                    # may be equal to it, and would otherwise use them.
                     self.reset()
                     _log.info("%s stops the reading of %d tables", signal, len(progress.tables) - len(stopped.tables))
                     return stopped
                 case SignalType.PAUSE | SignalType.RESUME:
                     if progress.tables:
                         _log.info("%s is carried out", signal)
-                        # A pause may be long, and a run keeps the changes of its table.
+                        # The chunk that was read is dropped: as long as it waits, the table's changes are kept, and the
+                        # pause may be long.
                         self.reset()
-                        return progress.resting(paused=signal.type == SignalType.PAUSE)
+                        return progress.with_pause(paused=signal.type == SignalType.PAUSE)
                     _log.warning("%s has no effect: no table is being read", signal)
                 case SignalType.LOG:
                     _log.info("%s", log_message(signal, state.offset()))

@@ -1,9 +1,9 @@
 """The order in which PostgreSQL sorts the rows of a table by their key, in SQL.
 
-ORDER BY takes the operators of a type's own B-tree class. A comparison finds its operator by name, in the search path,
-which has PostgreSQL's own schema only. For a type of an extension the operator would be missing or another one: texts
-of `citext` would be compared as `text`, in another order, and rows left out. So its operators are named with their
-schema.
+ORDER BY uses the operators of the B-tree class of a type. A comparison finds its operator by name in the search path,
+which contains only PostgreSQL's own schema. For a type of an extension, that operator would be missing or a different
+operator: values of `citext` would be compared as `text`, in another order, and rows would be left out. So operators of
+such types are written with their schema.
 
 https://www.postgresql.org/docs/current/xindex.html
 """
@@ -20,7 +20,7 @@ from fencepost.connectors.postgres.server.quoting import quoted
 if TYPE_CHECKING:
     import psycopg
 
-# The numbers of the strategies of B-trees.
+# The numbers of the B-tree strategies.
 _STRATEGIES: Final = {1: "<", 2: "<=", 4: ">=", 5: ">"}
 
 _COLUMNS: Final = """
@@ -42,7 +42,10 @@ LEFT JOIN (
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. `type` and `collation` are as in SQL, `operators` are ones that are not PostgreSQL's own."""
+    """A column of a key.
+
+    `type` and `collation` are written as in SQL. `operators` are operators outside of pg_catalog.
+    """
 
     name: str
     type: str
@@ -50,7 +53,7 @@ class KeyColumn:
     collation: str = "-"
 
     def compared(self, operator: str, text: str) -> str:
-        """Return a comparison of the column with a value."""
+        """Return the SQL that compares the column with a value."""
         return f"{self.sql()} {self.operators.get(operator, operator)} {self.literal(text)}"
 
     def sql(self) -> str:
@@ -58,7 +61,7 @@ class KeyColumn:
         return quoted(self.name)
 
     def literal(self, text: str) -> str:
-        """Return a value in SQL."""
+        """Return a value of the column in SQL."""
         escaped = text.replace("\\", "\\\\").replace("'", "''")
         return f"E'{escaped}'::{self.type}"
 
@@ -70,28 +73,28 @@ class KeyOrder:
     columns: Sequence[KeyColumn]
 
     def described(self) -> tuple[str, ...]:
-        """Return texts of the columns that differ if rows are sorted in another way."""
+        """Return a text for each column. The texts change if the sort order of the rows changes."""
         return tuple(f"{column.sql()} {column.type} {column.collation}" for column in self.columns)
 
     def names(self) -> str:
-        """Return the columns for SELECT."""
+        """Return the columns as a list for SELECT."""
         return ", ".join(column.sql() for column in self.columns)
 
     def sorting(self, table: str, *, descending: bool = False) -> str:
-        """Return the columns of a table for ORDER BY, where a bare name may also be one that SELECT gives a value."""
+        """Return the columns for ORDER BY, with the table's name: a bare name could mean an alias in the SELECT."""
         return ", ".join(f"{quoted(table)}.{column.sql()}" + " DESC" * descending for column in self.columns)
 
     def after(self, key: Sequence[str]) -> str:
-        """Return the condition for rows after a key."""
+        """Return the SQL condition for rows after a key."""
         return self._beyond(">", key)
 
     def up_to(self, key: Sequence[str]) -> str:
-        """Return the condition for rows up to and including a key."""
+        """Return the SQL condition for rows up to and including a key."""
         return self._beyond("<=", key)
 
     def _beyond(self, last: str, key: Sequence[str]) -> str:
         if not any(column.operators for column in self.columns):
-            # One comparison of rows, which can use an index on all of its columns.
+            # This is one comparison of rows, which can use an index on all of the columns.
             literals = ", ".join(column.literal(text) for column, text in zip(self.columns, key, strict=True))
             return f"({self.names()}) {last} ({literals})"
         strict = last[0]
@@ -103,7 +106,7 @@ class KeyOrder:
 
 
 def key_order(connection: psycopg.Connection[Any], table: int, key: Sequence[str]) -> KeyOrder:
-    """Return how the rows of a table are sorted by the given columns. Raises RetriableError or PostgresError."""
+    """Return how PostgreSQL sorts the rows of a table by the given columns. Raises RetriableError or PostgresError."""
     types: dict[str, tuple[str, str]] = {}
     operators: dict[str, dict[str, str]] = {name: {} for name in key}
     for name, kind, collation, strategy, schema, operator in query(connection, _COLUMNS, [table, list(key)]):

@@ -1,10 +1,10 @@
 r"""Signals: rows that users insert into the table of `signal.data.collection`, in Debezium's form.
 
-The first three columns of the table, whatever their names, have the signal's id, its type and its data as JSON:
+The first three columns of the table, whatever their names, contain the signal's id, its type and its data as JSON:
 
     INSERT INTO signals VALUES ('s-1', 'execute-snapshot', '{"data-collections": ["public\\.orders"]}')
 
-They arrive in the stream, so their place among the changes is known, and a signal takes effect once.
+Signals arrive in the stream. So their place among the changes is known, and each signal takes effect once.
 
 https://debezium.io/documentation/reference/stable/configuration/signalling.html
 """
@@ -25,7 +25,7 @@ from fencepost.connectors.postgres.changes.stream.decoder import INSERT, Changes
 _COLUMNS: Final = 3
 _COLLECTIONS: Final = "data-collections"
 _CONDITIONS: Final = "additional-conditions"
-# Keys of `data` that would change which rows are read.
+# Keys of `data` that would change which rows are read, so they are refused.
 _UNSUPPORTED: Final = {
     "additional-condition": f"use {_CONDITIONS}, with a filter for each table",
     "surrogate-key": "tables are read by their replica identity or primary key",
@@ -44,7 +44,7 @@ class SignalType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A row of the table of signals."""
+    """A row of the signal table."""
 
     id: str
     type: str
@@ -66,7 +66,7 @@ class SnapshotRequest:
         return any(pattern.fullmatch(table) for pattern in self.collections)
 
     def condition(self, table: str) -> str | None:
-        """Return the condition for rows of `schema.table`, None for all."""
+        """Return the condition for rows of `schema.table`, None for all rows."""
         return next((condition for pattern, condition in self.conditions if pattern.fullmatch(table)), None)
 
 
@@ -82,7 +82,7 @@ def signals_in(changes: Iterable[Changes], table: str) -> Iterator[Signal]:
 
 
 def execute_request(signal: Signal) -> SnapshotRequest:
-    """Return the request of an `execute-snapshot`. Raises DataError."""
+    """Return the request in an `execute-snapshot` signal. Raises DataError."""
     data = _data(signal)
     for name in _UNSUPPORTED.keys() & data.keys():
         raise DataError(f"{signal} has {name}, which is not supported: {_UNSUPPORTED[name]}")
@@ -96,13 +96,13 @@ def execute_request(signal: Signal) -> SnapshotRequest:
 
 
 def stop_request(signal: Signal) -> SnapshotRequest:
-    """Return the tables that a `stop-snapshot` names, all if it names none. Raises DataError."""
+    """Return the tables that a `stop-snapshot` signal names; all tables if it names none. Raises DataError."""
     data = _data(signal)
     return SnapshotRequest(_collections(signal, data) if data.get(_COLLECTIONS) else [re.compile(".*")])
 
 
 def log_message(signal: Signal, offset: Mapping[str, Any]) -> str:
-    """Return the text of a `log`; `{}` in it is replaced by the source offset. Raises DataError."""
+    """Return the text of a `log` signal, with `{}` replaced by the source offset. Raises DataError."""
     return _text(signal, _data(signal).get("message")).replace("{}", json.dumps(offset))
 
 
@@ -137,7 +137,7 @@ def _pattern(signal: Signal, name: Any) -> re.Pattern[str]:
 def _text(signal: Signal, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{signal} has {value!r} where its data needs a text")
-    # JSON allows both as escapes, PostgreSQL neither.
+    # JSON allows these two characters as escapes, but PostgreSQL does not.
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise DataError(f"{signal} has a text with a character that PostgreSQL does not have: {value[:200]!r}")
     return value

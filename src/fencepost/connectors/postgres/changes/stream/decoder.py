@@ -1,10 +1,10 @@
-"""Decodes blocks of messages of pgoutput, protocol version 1, to Arrow columns of text, without a step per row.
+"""Decodes blocks of pgoutput messages, protocol version 1, to Arrow columns of text, without a step for each row.
 
     {Begin, {Relation | Type | Insert | Update | Delete | Truncate | Message}, Commit | Message}
 
-Version 1 sends whole transactions in the order of their commits, with all values as text. The rows of a table are
-decoded column by column, all rows together: the values of a column lie in order in the block, so the block itself is
-the data of an Arrow array in which every second value is a gap; `take` copies the values out.
+Version 1 sends whole transactions in commit order, with all values as text. The rows of a table are decoded column by
+column, all rows together. The values of a column are in order in the block, so the block itself is used as
+the data of an Arrow array in which every second value is a gap; `take` then copies the values.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -32,12 +32,12 @@ from fencepost.connectors.postgres.changes.stream.replication_frames import (
 )
 
 EPOCH_US: Final = 946_684_800_000_000
-"""PostgreSQL's epoch, 2000-01-01, in microseconds of Unix's."""
+"""PostgreSQL's epoch, 2000-01-01, in microseconds since 1970."""
 
 INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
 _BEGIN, _COMMIT, _RELATION, _TYPE, _MESSAGE = b"BCRYM"
 _NEW: Final = ord("N")
-# The tag of a change and the number of its relation.
+# The length of a change's header: the tag of the change, and the number of its relation.
 _HEADER: Final = 5
 _VALUE, _UNCHANGED = b"tu"
 
@@ -46,7 +46,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column's values as PostgreSQL's text, and where a TOASTed value is missing because it did not change."""
+    """A column's values as PostgreSQL's texts.
+
+    `unchanged` marks TOASTed values that are missing because they did not change.
+    """
 
     values: pa.Array
     unchanged: Array | None = None
@@ -54,7 +57,7 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some of a table's rows: `index` has the index of the row of each change, -1 for a change without one."""
+    """Some rows of a table. `index` has, for each change, the index of its row, or -1 for a change without a row."""
 
     columns: Sequence[TextColumn]
     index: Array
@@ -63,10 +66,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Consecutive changes of one table, in order; arrays have one item for each.
+    """Consecutive changes of one table, in order. The arrays have one item for each change.
 
-    `operation` is INSERT, UPDATE, DELETE or TRUNCATE; `number` counts the changes of a transaction over all tables,
-    from 0. `new` are rows after the change, `old` the previous key or row, as far as the replica identity has it.
+    `operation` is INSERT, UPDATE, DELETE or TRUNCATE. `number` is the number of a change in its transaction, from 0,
+    across all tables. `new` are the rows after the changes; `old` are the previous keys or rows, as far as the replica
+    identity includes them.
     """
 
     relation: Relation
@@ -85,7 +89,10 @@ class Changes:
 
 @dataclass(slots=True)
 class Decoded:
-    """The content of a block. `wal_end` is 0 without a keepalive; `reply` means that the server requests an answer."""
+    """The content of a block.
+
+    `wal_end` is 0 if there was no keepalive. `reply` means that the server requests a reply.
+    """
 
     changes: list[Changes] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -104,9 +111,9 @@ class _Transaction:
 class Decoder:
     """Decodes one stream, block by block.
 
-    `resume` is the end of an earlier stream: the changes of its unfinished transaction that were already read are left
-    out. `describe` is called with each new or changed relation, and again with a relation whose primary key may have
-    changed.
+    `resume` is the end position of an earlier stream: the changes of its unfinished transaction that were already read
+    are skipped. `describe` is called with each new or changed relation, and again with a relation whose primary key may
+    have changed.
     """
 
     def __init__(self, resume: Position, describe: Callable[[Relation], None] = lambda _: None) -> None:
@@ -114,7 +121,7 @@ class Decoder:
         self._describe = describe
         self._relations: dict[int, Relation] = {}
         self._named: dict[str, int] = {}
-        """The OID that a table's name had last."""
+        """The last OID of each table name."""
         self._type_names: dict[int, TypeName] = {}
         self._transaction = _Transaction()
         self._in_transaction = False
@@ -128,7 +135,7 @@ class Decoder:
             return Position(self._end, current.commit_lsn, current.changes) if current.changes else Position(self._end)
         if self._end > resume.commit_lsn:
             return Position(self._end)
-        # The partly read transaction is not over: it may not even have started again.
+        # The transaction that was partly read has not ended: the server may not even have started to send it again.
         read = max(resume.changes, current.changes if self._in_transaction else 0)
         return Position(self._end, resume.commit_lsn, read)
 
@@ -142,31 +149,34 @@ class Decoder:
             decoded.wal_end = int(block.be64[block.keepalives[-1] + PAYLOAD + 1])
             decoded.reply = bool((block.u8[block.keepalives + PAYLOAD + 17] == 1).any())
         if len(block.starts):
-            loose = self._loose_messages(block)
-            changes = self._number(block, loose)
-            decoded.messages = [*_messages(block, changes), *(_message(block, int(at)) for at in loose)]
+            non_transactional = self._non_transactional_messages(block)
+            changes = self._numbered(block, non_transactional)
+            decoded.messages = [*_messages(block, changes), *(_message(block, int(at)) for at in non_transactional)]
             decoded.changes = [
                 part for low, high in self._runs(block) for part in self._tables(block, changes, low, high)
             ]
         if decoded.wal_end and not self._in_transaction:
-            # The server sent all published changes before this LSN: other transactions may lie between.
+            # The server has sent all published changes before this LSN. Transactions without such changes are not sent.
             self._end = max(self._end, decoded.wal_end)
         return decoded
 
-    def _loose_messages(self, block: _Block) -> Array:
+    def _non_transactional_messages(self, block: _Block) -> Array:
         """Return which messages of the block are logical messages outside of transactions."""
         found = np.flatnonzero(block.tags == _MESSAGE)
-        loose: Array = found[block.u8[block.starts[found] + MESSAGE + 1] == 0]
-        return loose
+        non_transactional: Array = found[block.u8[block.starts[found] + MESSAGE + 1] == 0]
+        return non_transactional
 
-    def _number(self, block: _Block, loose: Array) -> _Numbered:
-        """Find the transaction of each change, and its number in it. `loose` messages are outside of transactions."""
+    def _numbered(self, block: _Block, non_transactional: Array) -> _Numbered:
+        """Find each change's transaction, and the change's number in it.
+
+        `non_transactional` are the messages outside of transactions.
+        """
         tags, starts = block.tags, block.starts
         at = np.flatnonzero(np.isin(tags, (INSERT, UPDATE, DELETE, TRUNCATE, _MESSAGE)))
-        if len(loose):
-            at = np.setdiff1d(at, loose)
-            # The server sends transactions that begin at or after the position at which a stream starts.
-            self._end = max(self._end, int(block.be64[starts[loose[-1]] + MESSAGE + 2]) + 1)
+        if len(non_transactional):
+            at = np.setdiff1d(at, non_transactional)
+            # A new stream also gets a message that is exactly at its start position, so the position is one further.
+            self._end = max(self._end, int(block.be64[starts[non_transactional[-1]] + MESSAGE + 2]) + 1)
         begins = np.flatnonzero(tags == _BEGIN)
         where = starts[begins] + MESSAGE + 1
         former = self._transaction
@@ -191,11 +201,14 @@ class Decoder:
         return _Numbered(at, number, commit_lsn[of], commit_us[of], xid[of])
 
     def _runs(self, block: _Block) -> Iterator[tuple[int, int]]:
-        """Yield the parts of the block without relation changes in between, and learn the relations on the way."""
+        """Yield ranges of messages that can be decoded together, and process the relation messages between them.
+
+        A new range begins where a relation was altered, or where a table's name was taken by another table.
+        """
         low = 0
         for at in np.flatnonzero(np.isin(block.tags, (_RELATION, _TYPE))).tolist():
             if block.tags[at] == _TYPE:
-                # The types of a relation are described before it, as of that place of the log.
+                # Messages of type Y before a relation describe its types in their state at this place in the log.
                 oid, name = parse_type(block.message(at))
                 self._type_names[oid] = name
                 continue
@@ -203,10 +216,10 @@ class Decoder:
             former = self._relations.get(relation.oid)
             if former == relation:
                 if relation.primary_key_counts:
-                    # The server describes a table again after each command that altered it.
+                    # The server describes a table again after each command that altered the table.
                     self._describe(relation)
                 continue
-            # The rows of a run are grouped by OID, and these may belong to one topic.
+            # The rows of a run are grouped by OID, but two tables with the same name in one run would share a topic.
             if former is not None or self._named.get(relation.name, relation.oid) != relation.oid:
                 yield low, at
                 low = at
@@ -222,7 +235,7 @@ class Decoder:
             return
         tags = block.tags[part.at]
         truncates = np.flatnonzero(tags == TRUNCATE)
-        # A TRUNCATE lies between the changes before and after it, possibly of several tables.
+        # A TRUNCATE, possibly of several tables, separates the changes before it from the changes after it.
         for begin, end in _between(truncates, len(part.at)):
             if begin < end:
                 yield from self._rows(block, part.part(np.arange(begin, end)))
@@ -254,7 +267,10 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """Changes of a block: `at` has their indexes among its messages; the rest is as in Changes."""
+    """The changes of a block.
+
+    `at` has the indexes of the changes among the block's messages; the other fields are the same as in Changes.
+    """
 
     at: Array
     number: Array
@@ -274,7 +290,11 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of bytes, viewed as bytes and as big-endian numbers at any position; its XLogData and keepalives."""
+    """A block, viewed as bytes and as big-endian numbers at any position.
+
+    `starts` and `tags` are the positions and pgoutput types of its XLogData messages. `keepalives` are the positions of
+    its keepalives.
+    """
 
     data: bytearray
     u8: Array
@@ -304,7 +324,7 @@ class _Block:
         return bytes(self.data[start + MESSAGE : start + 1 + int(self.be32[start + 1])])
 
     def rows(self, columns_at: Array, relation: Relation) -> tuple[Rows, Array]:
-        """Decode the rows whose columns start at `columns_at`, -1 for none; also return where each ends."""
+        """Decode the rows whose columns start at `columns_at`, -1 for no row. Also return where each row ends."""
         present = columns_at >= 0
         index = np.where(present, np.cumsum(present) - 1, -1)
         position = columns_at[present]
@@ -317,7 +337,7 @@ class _Block:
         return Rows(columns, index, int(present.sum())), ends
 
     def _column(self, position: Array) -> tuple[TextColumn, Array]:
-        """Decode one column of rows; also return where the next column of each row starts."""
+        """Decode one column of the rows. Also return where the next column of each row starts."""
         count = len(position)
         if not count:
             return TextColumn(pa.nulls(0, pa.string())), position
@@ -341,7 +361,7 @@ def _messages(block: _Block, changes: _Numbered) -> Iterator[Message]:
 
 
 def _message(block: _Block, at: int, *place: int) -> Message:
-    """Return a logical message; `place` is its place in the transaction, counted from `number`."""
+    """Return a logical message. `place` is its place in the transaction: `number` and the fields after it."""
     data = block.message(at)
     (lsn,) = struct.unpack_from(">Q", data, 2)
     return Message(*parse_message(data), lsn, *place)

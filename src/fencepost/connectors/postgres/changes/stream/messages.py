@@ -1,7 +1,7 @@
-"""Logical messages: the stream has what `pg_logical_emit_message` writes to the log.
+"""Logical messages: the stream contains what `pg_logical_emit_message` writes to the log.
 
-A transactional message is one of the changes of its transaction. Others are written to the log immediately, whether the
-surrounding transaction commits or not, and the server sends them between transactions.
+A transactional message is one of the changes in its transaction. Other messages are written to the log immediately,
+whether the surrounding transaction commits or not, and the server sends them between transactions.
 
     M, flags (1: transactional), LSN (8 bytes), prefix, 0, length (4 bytes), content
 
@@ -20,7 +20,10 @@ WATERMARK: Final = "fencepost.watermark"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message and its place in the log. `number`, `commit_lsn`, `commit_us` and `xid` are None outside transactions."""
+    """A message and its place in the log.
+
+    Outside transactions, `number`, `commit_lsn`, `commit_us` and `xid` are None.
+    """
 
     prefix: str
     content: bytes

@@ -1,4 +1,4 @@
-"""Relations: the tables as the server describes them in the stream, before their first change.
+"""Relations: the tables, as the server describes them in the stream before their first change.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-# It is sent as an empty name.
+# The server sends the name of this schema as an empty text.
 _CATALOG: Final = "pg_catalog"
 
 TypeName = tuple[str, str]
@@ -29,9 +29,10 @@ class ReplicaIdentity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A published column. `type_oid` and `modifier` are pg_attribute's atttypid and atttypmod.
+    """A published column. `type_oid` and `modifier` are atttypid and atttypmod in pg_attribute.
 
-    `type_name` is the schema and name of a user-made type, or of the base type of a domain over one; None for others.
+    `type_name` is the schema and name of a user-defined type. For a domain, the base type is named. For other types
+    it is None.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, as of one place in the stream."""
+    """A table, as it is at one place in the stream."""
 
     oid: int
     schema: str
@@ -54,17 +55,20 @@ class Relation:
 
     @property
     def primary_key_counts(self) -> bool:
-        """Whether the table's key is its primary key, which the stream does not contain."""
+        """Whether the key of the table's events is its primary key, which the stream does not contain."""
         return self.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING)
 
     @property
     def name(self) -> str:
-        """Schema and table, as in `table.include.list`."""
+        """The schema and name, as in `table.include.list`."""
         return f"{self.schema}.{self.table}"
 
 
 def parse_type(message: bytes) -> tuple[int, TypeName]:
-    """Return the OID of the type that a message of type Y describes, and its name. A domain has the name of its base type."""
+    """Return the OID and the name of the type that a message of type Y describes.
+
+    For a domain, the name is the base type's.
+    """
     (oid,) = struct.unpack_from(">I", message, 1)
     schema, at = _text(message, 5)
     name, _ = _text(message, at)
@@ -72,7 +76,7 @@ def parse_type(message: bytes) -> tuple[int, TypeName]:
 
 
 def parse_relation(message: bytes, type_names: Mapping[int, TypeName]) -> Relation:
-    """Return the relation that a message of type R describes. `type_names` are the names of the user-made types."""
+    """Return the relation that a message of type R describes. `type_names` are the names of the user-defined types."""
     (oid,) = struct.unpack_from(">I", message, 1)
     schema, at = _text(message, 5)
     table, at = _text(message, at)

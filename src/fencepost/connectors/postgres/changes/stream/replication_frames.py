@@ -1,11 +1,11 @@
-"""Finds the messages of a replication stream in a block of bytes, without a step per message.
+"""Finds the messages of a replication stream in a block of bytes, without a step for each message.
 
 The stream is a sequence of CopyData messages: `d`, length (4 bytes), payload; a payload is `w` (XLogData: three 8-byte
 numbers, then a message of pgoutput) or `k` (keepalive). Each `d` followed by a plausible length and `w` or `k` is a
-candidate. If every candidate ends where the next one begins, they are exactly the messages: the first begins at 0, and
-the others follow by induction. If one does not, because row data looks like a message, the block is searched message by
-message. The same happens if the server sends a notice, a changed setting or a notification between them, which it may
-at any time; these are skipped.
+candidate. If every candidate ends where the next one begins, the candidates are exactly the messages: the first begins
+at 0, and the others follow by induction. If a candidate does not end there, because row data looks like a message, the
+block is searched message by message. The same happens if there is a notice, a changed setting or a notification between
+the messages. The server may send these at any time; they are skipped.
 
 https://www.postgresql.org/docs/current/protocol-replication.html
 """
@@ -29,16 +29,16 @@ _ANY_TIME: Final = b"NSA"
 """NoticeResponse, ParameterStatus and NotificationResponse."""
 
 _UNSENDABLE: Final = ("22", "54")
-"""Classes of SQLSTATE that a change itself causes: its data, and limits of the server.
+"""SQLSTATE classes of errors that a change itself causes, through its data or through a limit of the server.
 
-The log keeps such a change as it is.
+The log still contains such a change, so a later attempt fails again.
 """
 
 PAYLOAD: Final = 5
-"""The start of a CopyData's payload, after `d` and the length."""
+"""The position of the payload in a CopyData message, after `d` and the length."""
 
 MESSAGE: Final = 30
-"""The start of pgoutput's message, after CopyData's header, `w`, and the positions and time of the server."""
+"""The position of pgoutput's message, after CopyData's header, `w`, and the server's positions and time."""
 
 Positions = NDArray[np.int64]
 
@@ -46,7 +46,8 @@ Positions = NDArray[np.int64]
 def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
     """Return where the complete messages in `data[:filled]` start, and where the last one ends.
 
-    Raises RetriableError or PostgresError with the server's message if anything else follows: the stream has ended.
+    If another kind of message follows, the server has ended the stream. This raises RetriableError or PostgresError
+    with the server's message.
     """
     u8 = np.frombuffer(data, np.uint8, filled)
     starts = np.flatnonzero(u8[: max(filled - PAYLOAD, 0)] == COPY_DATA)
@@ -62,17 +63,17 @@ def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
     if ends[-1] > filled:
         starts, ends = starts[:-1], ends[:-1]
     end = int(ends[-1]) if len(starts) else 0
-    # The rest must begin with a candidate: otherwise a candidate was not a message.
+    # The remaining bytes must begin with a candidate: otherwise one of the candidates was not a message.
     if filled - end > PAYLOAD and not _is_candidate(data, end):
         return _walk(data, filled)
     return starts, end
 
 
 def whole_transactions(data: bytearray, starts: Positions, end: int, *, full: bool) -> tuple[Positions, int]:
-    """Return the messages before a transaction that does not end in the block, and where that transaction starts.
+    """Return the messages before the transaction that does not end in the block, and where that transaction starts.
 
-    If the block starts with such a transaction, nothing is returned, so that more of it can be read; if the block is
-    `full`, all messages are.
+    If the block starts with such a transaction, no messages are returned, so that more of the transaction can be read.
+    But if the block is `full`, all messages are returned.
     """
     u8 = np.frombuffer(data, np.uint8)
     live = u8[starts + PAYLOAD] == XLOG_DATA
@@ -107,18 +108,18 @@ def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
 
 
 def ended(said: str, state: str) -> FencepostError:
-    """Return the error for a stream that the server ended: its message and SQLSTATE."""
+    """Return the error for a stream that the server ended with this message and SQLSTATE."""
     message = f"PostgreSQL ended the replication stream: {said}"
     if not state.startswith(_UNSENDABLE):
         return RetriableError(message)
     return PostgresError(
-        f"{message}. It cannot send this change, at no later attempt either: correct the value in the database, or leave "
-        f"the table out of the publication. {RESYNC}"
+        f"{message}. The server cannot send this change, and retrying will not help: correct the value in the database, or "
+        f"leave the table out of the publication. {RESYNC}"
     )
 
 
 def server_message(answer: bytes | bytearray) -> str:
-    """Return the text of an ErrorResponse that may be incomplete: severity, message and context."""
+    """Return the text of an ErrorResponse: severity, message and context. The response may be incomplete."""
     if answer[:1] != b"E":
         return f"it sent a message of type {bytes(answer[:1])!r}"
     fields = _fields(answer)
@@ -128,7 +129,7 @@ def server_message(answer: bytes | bytearray) -> str:
 
 
 def _fields(answer: bytes | bytearray) -> dict[bytes, str]:
-    """Return the complete or partial fields of an ErrorResponse by their type."""
+    """Return the fields of an ErrorResponse by their type. The last field may be incomplete."""
     end = 1 + int.from_bytes(answer[1:PAYLOAD], "big")
     parts = bytes(answer[PAYLOAD:end]).split(b"\0")
     return {part[:1]: part[1:].decode(errors="replace") for part in parts if part}

@@ -1,8 +1,8 @@
 """A replication stream, read in blocks.
 
-libpq connects and authenticates. Then the few messages of the stream are read from its socket directly, because libpq
-returns one message per call: a block is up to 4 MiB, since each costs some milliseconds whatever its size. On a TLS
-connection only libpq can decrypt, so its calls are used, and the block is put together from them.
+libpq connects and authenticates. After that, the messages of the stream are read from libpq's socket directly, because
+libpq returns one message per call. A block has up to 4 MiB, because each block costs some milliseconds, whatever its
+size. On a TLS connection only libpq can decrypt, so its calls are used, and the block is assembled from their results.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
 BLOCK_BYTES: Final = 1 << 22
-# Bytes after the end of a block, because numbers are read as 8 bytes at any position.
+# Additional bytes after the end of a block, because numbers are read as 8 bytes at any position.
 _SLACK: Final = 64
-# The walsender writes 8 KiB at a time; waking up for each would cost more than decoding them. After a full block there
-# is a backlog, so waiting for more costs nothing; after a small one it would be latency.
+# The walsender writes 8 KiB at a time. Waking up for each such part would cost more than decoding it. After a full
+# block there is a backlog, so waiting for more costs nothing; after a small block, waiting would add latency.
 _LOW_WATER: Final = 1 << 17
 _LINGER_S: Final = 0.06
 _SHORT_LINGER_S: Final = 0.001
 _BACKLOG_BYTES: Final = 1 << 18
-# The filled share of a block from which a part of a transaction is decoded.
+# If a block is filled to this share and no transaction ends in it, a part of the transaction is decoded.
 _FULL: Final = 0.75
-# The server ends a connection that is silent for wal_sender_timeout, a minute by default.
+# The server ends a connection that is silent for wal_sender_timeout, by default one minute.
 _REPLY_S: Final = 10.0
-# The maximum time until a connection starts streaming: the server loads the slot first.
+# The maximum time until the server starts streaming: it loads the slot first.
 _ANSWER_S: Final = 60.0
-# pgoutput has logical messages since version 14.
+# pgoutput supports logical messages since version 14.
 _WITH_MESSAGES: Final = 140_000
-# Classes of SQLSTATE after which a start is retried: connection, resources, operator intervention; 55006: the slot is
-# in use by an earlier task whose disconnection the server has not noticed yet; 42704 and 55000: the slot was just dropped or
-# invalidated, which the checks before the next attempt report with advice.
+# Classes of SQLSTATE after which a start is retried: connection, resources, operator intervention. 55006: the slot is
+# in use by an earlier task whose disconnection the server has not noticed yet. 42704 and 55000: the slot was just
+# dropped or invalidated; the checks before the next attempt report that with advice.
 _TEMPORARY: Final = ("08", "53", "57", "55006", "42704", "55000")
 
 
 class ReplicationStream:
-    """The changes of a slot from a position on. For one thread."""
+    """The changes of a slot, starting at a position. Only one thread may use it."""
 
     def __init__(
         self, settings: ConnectionSettings, slot: str, publication: str, decoder: Decoder, committed: Position
     ) -> None:
-        """Start streaming from the decoder's position; `committed` may be earlier.
+        """Start streaming from the decoder's position. `committed` is confirmed to the server, and may be earlier.
 
         Raises RetriableError (also while another connection uses the slot) or PostgresError.
         """
@@ -79,9 +79,9 @@ class ReplicationStream:
             raise
 
     def read(self, timeout_s: float) -> Decoded:
-        """Wait for changes, and return a block of them: whole transactions if any ends in it.
+        """Wait for changes, and return a block of them: whole transactions, if at least one ends in the block.
 
-        Raises RetriableError if the connection breaks; the decoder's position is then where to continue. Raises
+        Raises RetriableError if the connection breaks; reading can then continue at the decoder's position. Raises
         PostgresError if the server cannot send a change.
         """
         self._fill(timeout_s)
@@ -104,17 +104,17 @@ class ReplicationStream:
 
     @property
     def backlog(self) -> bool:
-        """Whether the last read found so much data that more is likely waiting."""
+        """Whether the last read found so much data that more data are probably waiting."""
         return self._last_read > _BACKLOG_BYTES
 
     def confirm(self, position: Position) -> None:
-        """Report to the server that everything up to a position is committed in Kafka. Raises RetriableError."""
+        """Report to the server that all changes up to a position are committed in Kafka. Raises RetriableError."""
         if position.lsn > self._confirmed:
             self._confirmed = position.lsn
             self._reply()
 
     def ping(self) -> None:
-        """Request how far the server has read its log; the answer comes with the changes. Raises RetriableError."""
+        """Ask the server how far it has read its log; the answer comes with the changes. Raises RetriableError."""
         self._reply(wants_answer=True)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class ReplicationStream:
         self._session.close()
 
     def _start(self, slot: str, publication: str, position: Position) -> socket.socket | None:
-        """Send the command; return the socket to read from, None if libpq has to read."""
+        """Send the start command. Return the socket to read from, None if libpq must read."""
         messages = ", messages 'true'" if self._session.info.server_version >= _WITH_MESSAGES else ""
         named = quoted(publication).replace("'", "''")
         wanted = (
@@ -173,7 +173,7 @@ class ReplicationStream:
             if not count:
                 if self._filled > before:
                     return
-                # The rest of a message that was cut is useless.
+                # Bytes of earlier reads may be left, but they are an incomplete message.
                 raise RetriableError("PostgreSQL closed the replication connection")
             self._filled += count
             if time.monotonic() >= deadline:
@@ -214,7 +214,7 @@ class ReplicationStream:
 
 
 def _readable(descriptor: int, timeout_s: float) -> bool:
-    # Not select(), which does not support descriptors above 1023.
+    # select() is not used, because it does not support descriptors above 1023.
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(max(0.0, timeout_s) * 1000))
@@ -248,7 +248,7 @@ def _start_by_libpq(connection: PGconn, wanted: str) -> None:
     with _broken_is_retriable():
         connection.send_query(wanted.encode())
         connection.flush()
-        # PGconn.get_result keeps all threads of the process waiting for the server.
+        # PGconn.get_result is not used, because it blocks all threads of the process until the server answers.
         while connection.is_busy():
             if _readable(connection.socket, _ANSWER_S):
                 connection.consume_input()
@@ -266,7 +266,7 @@ def _start_by_libpq(connection: PGconn, wanted: str) -> None:
 def _ended_by_libpq(connection: PGconn) -> FencepostError:
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
-    # The answer is there, or the connection is broken: this does not block.
+    # This does not block: the answer has arrived, or the connection is broken.
     result = connection.get_result()
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) if result else None) or b""
     reason = " ".join(connection.error_message.decode(errors="replace").split())
@@ -275,7 +275,7 @@ def _ended_by_libpq(connection: PGconn) -> FencepostError:
 
 @contextmanager
 def _broken_is_retriable() -> Iterator[None]:
-    """Raise RetriableError with libpq's message for a broken connection."""
+    """Raise RetriableError, with libpq's message, if the connection breaks."""
     try:
         yield
     except driver_error() as error:

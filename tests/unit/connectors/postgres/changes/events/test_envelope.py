@@ -51,7 +51,7 @@ def table(
 
 
 def events(of: TableEvents, *messages: bytes) -> list[tuple[Any, Any]]:
-    """Keys and values of the events of the messages of a transaction."""
+    """Keys and values of the events for a transaction's messages."""
     data = buffer(begin(100, xid=7, commit_us=3_000_500), relation(of.relation), *messages, commit(100, 110))
     decoded = Decoder(Position(1)).decode(data, find_frames(data, len(data) - 64)[0])
     found: list[tuple[Any, Any]] = []
@@ -126,7 +126,7 @@ def test_the_events_of_an_updated_key_have_the_other_key_in_a_header():
     [(1700, None, "1.50", "2"), (1007, 23, "{1,2}", "{1}"), (701, None, "NaN", "-0")],
 )
 def test_a_key_of_any_type_may_be_updated_or_not(kind: int, elements: int | None, one: str, two: str):
-    # A number without a scale is a struct.
+    # A numeric without a scale is a struct (VariableScaleDecimal).
     described = replace(FULL, columns=(replace(FULL.columns[0], type_oid=kind), *FULL.columns[1:]))
     of = table(described=described)
     if elements is not None:

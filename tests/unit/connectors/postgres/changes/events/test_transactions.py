@@ -1,4 +1,4 @@
-"""Events are numbered within their transactions, which begin and end, over any cut of the stream."""
+"""Events are numbered within their transactions, wherever the stream is cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.connectors.postgres.changes.events.batches import TableBatches
-from fencepost.connectors.postgres.changes.events.transactions import tell
+from fencepost.connectors.postgres.changes.events.transactions import transaction_metadata
 from fencepost.connectors.postgres.changes.position import PartialTransaction, Position, SourceState
 from fencepost.connectors.postgres.changes.stream.decoder import Decoder
 from fencepost.connectors.postgres.changes.stream.relation import Relation
@@ -37,7 +37,7 @@ def block(*messages: bytes) -> bytearray:
 
 
 class Reader:
-    """Reads blocks as the streaming does, and keeps what it is told."""
+    """Reads blocks like the streaming code, and keeps the transaction's events and metadata."""
 
     def __init__(self) -> None:
         self.tables = TableBatches(self._events)
@@ -56,7 +56,7 @@ class Reader:
         decoded = self.decoder.decode(data, find_frames(data, len(data) - 64)[0])
         drafts = self.tables.drafts(decoded.changes)
         position = self.decoder.position
-        told = tell(drafts, self.open, position.commit_lsn if position.changes else None)
+        told = transaction_metadata(drafts, self.open, position.commit_lsn if position.changes else None)
         for draft, transaction in zip(drafts, told.blocks, strict=True):
             for value in draft.events(4_000, transaction)["value"].to_pylist():
                 if value is not None:
@@ -164,5 +164,5 @@ def test_the_counts_of_an_unfinished_transaction_are_in_the_offset():
     partial = PartialTransaction(500, 7, 3 * SECOND, {"public.accounts": 3})
     state = SourceState("slot", "1", 1, Position(400, 500, 4), None, partial)
     assert SourceState.of(state.offset()) == state
-    # Between transactions there is none.
+    # Between transactions, the offset has no transaction.
     assert "transaction" not in state.at(Position(510)).offset()

@@ -1,4 +1,4 @@
-"""Rows of a chunk are written only where they are as the stream has them."""
+"""A chunk's row is written only if the stream has no other version of it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def one_change(xid: int, key: str | None, *, partial: bool = False) -> KeyChange
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[tuple[str, int | None]], list[bool]]:
-    """Transactions in the order of their commits: each sets or deletes (None) a key; and which of them a SELECT saw.
+    """Transactions in commit order, each of which sets or deletes (None) a key, and whether a SELECT saw each.
 
-    Those of one key wait for each other, so it saw the first ones of each key. Of different keys, later ones may be seen
-    before earlier ones.
+    Transactions on one key wait for each other, so the SELECT saw the first ones of each key. On different keys, it may
+    see later ones and miss earlier ones.
     """
     changes = draw(st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.integers(0, 9)), max_size=12))
     left = {key: draw(st.integers(0, 12)) for key in KEYS}
@@ -99,7 +99,7 @@ def test_rows_are_written_as_all_changes_before_them_leave_them(
     assert written == {key: str(now[key]) for key in written}
     changed = {key for (key, _), was in zip(changes, seen, strict=True) if not was}
     assert written.keys() == set(read.columns[0].to_pylist()) - changed
-    # What a later snapshot may still not see is kept.
+    # Changes that a later snapshot may not see either are kept.
     kept = [key for part in unseen_changes(snapshot, noted) for key in part.key.to_pylist()]
     assert kept == [key for (key, _), was in zip(changes, seen, strict=True) if not was]
 

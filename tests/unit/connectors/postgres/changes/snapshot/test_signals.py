@@ -1,4 +1,4 @@
-"""Signals are the rows that are inserted into their table, and those with other content are refused."""
+"""Rows inserted into the signal table are signals; signals with invalid content are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_signals_are_the_inserted_rows_of_their_table_in_order():
     changes = Decoder(Position(1)).decode(data, find_frames(data, len(data) - 64)[0]).changes
 
     assert list(signals_in(changes, "public.signals")) == [Signal("a", "log", "{}"), Signal("b", "other")]
-    # A table with fewer columns has none.
+    # A table with fewer columns has no signals.
     assert list(signals_in(changes, "public.history")) == []
 
 

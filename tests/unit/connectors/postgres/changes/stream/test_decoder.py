@@ -1,4 +1,4 @@
-"""Blocks of messages become columns, with each change's place in the log."""
+"""Blocks of messages become columns, with each change's position in the log."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ TRANSACTIONS = [
 
 
 def sent_from(lsn: int) -> list[bytes]:
-    """What a server sends in a session that starts at a position: whole transactions that commit behind it."""
+    """The messages that a server sends from a position on: whole transactions that commit behind it."""
     if lsn <= 100:
         return TRANSACTIONS
     return [relation(HISTORY), *TRANSACTIONS[8:]] if lsn <= 120 else []
@@ -138,7 +138,7 @@ def sent_from(lsn: int) -> list[bytes]:
 
 @given(st.lists(st.integers(0, len(TRANSACTIONS)), max_size=6), st.data())
 def test_a_stream_that_is_cut_anywhere_resumes_at_the_next_change(cuts: list[int], data: st.DataObject):
-    """Rows of one COPY share an LSN, so only their number tells which were read."""
+    """All rows of a COPY share an LSN, so their number is needed to know which were read."""
     position, found = START, []
     for cut in [*cuts, len(TRANSACTIONS)]:
         decoder = Decoder(position)
@@ -161,7 +161,7 @@ WITH_MESSAGES = [
 
 
 def sent_with_messages(lsn: int) -> list[bytes]:
-    """Messages of no transaction are sent if they begin at the position or behind it."""
+    """Non-transactional messages are sent if they begin at the position or behind it."""
     if lsn <= 100:
         return WITH_MESSAGES
     return [relation(HISTORY), *WITH_MESSAGES[6 if lsn <= 115 else 7 :]] if lsn <= 120 else []

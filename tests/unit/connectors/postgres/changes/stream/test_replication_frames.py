@@ -1,4 +1,4 @@
-"""The messages of a block are found, whatever rows look like."""
+"""The messages of a block are found, whichever bytes their rows have."""
 
 from __future__ import annotations
 
@@ -72,13 +72,17 @@ def test_messages_that_may_come_at_any_time_are_skipped(kind: bytes):
     ("fields", "error", "message"),
     [
         (b"SFATAL\0VFATAL\0C57P01\0Mterminating connection", RetriableError, "FATAL: terminating connection"),
-        (b"VERROR\0C22021\0Minvalid byte\0Wslot x", PostgresError, r"invalid byte \(slot x\). It cannot send this"),
+        (
+            b"VERROR\0C22021\0Minvalid byte\0Wslot x",
+            PostgresError,
+            r"invalid byte \(slot x\). The server cannot send this",
+        ),
         (b"VERROR\0CXX000\0Mcould not map", RetriableError, "could not map"),
     ],
 )
 def test_an_error_of_the_server_is_raised(fields: bytes, error: type[Exception], message: str):
     answer = b"E" + struct.pack(">I", len(fields) + 6) + fields + b"\0\0"
-    # What followed in the block before is not a part of it.
+    # Bytes left over from the previous block do not belong to this message.
     data = buffer(keepalive(1), answer, b"Wno\0Mno\0C57P01\0")
     with pytest.raises(error, match=message):
         find_frames(data, len(data) - 64)
