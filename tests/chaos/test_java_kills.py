@@ -23,7 +23,7 @@ from tests.support.killed_worker import STRINGS, KilledWorker
 from tests.support.processes import Process, wait_for
 from tests.support.topics import Topics
 
-KILLS = int(os.environ.get("FENCEPOST_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("FENCEPOST_TEST_KILLS", "2"))
 LINES = 40_000
 
 

@@ -18,6 +18,8 @@ from tests.support.topics import Topics
 from tests.support.workers import Group, Worker
 
 SECRET = "hunter-7-java-retnuh"
+PASSWORD = "gatherer-8-java-rerehtag"
+"""Another value than SECRET: the log shows a hidden value by the name under which the worker saw it first."""
 COUNTING = {
     **odd("drop"),
     "transforms.a.predicate": "p",
@@ -149,11 +151,12 @@ def test_a_secret_of_a_connector_is_on_no_command_line_and_in_no_environment(
     connector: Connectors, group: Group, topics: Topics, bootstrap_servers: str, *, provided: bool
 ):
     topic = topics.create()
-    given = f"${{file:{group.folder / 'secrets.properties'}:told}}" if provided else SECRET
+    secret = SECRET if provided else PASSWORD
+    given = f"${{file:{group.folder / 'secrets.properties'}:told}}" if provided else secret
     name = connector.hostile(topic, "", limit="1", **{"told" if provided else "password": given})
     wait_for(lambda: read_topic(bootstrap_servers, topic), what="the record")
-    assert_hidden_from_other_processes(SECRET, connector.worker.process.pid)
-    assert SECRET not in str(connector.worker.get(f"/connectors/{name}/config"))
+    assert_hidden_from_other_processes(secret, connector.worker.process.pid)
+    assert secret not in str(connector.worker.get(f"/connectors/{name}/config"))
 
 
 def plugin_metrics(worker: Worker, name: str) -> dict[str, float]:
