@@ -18,7 +18,7 @@ _PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86
 
 
 def time_texts(values: pa.Array) -> pa.Array:
-    """Return the texts of a date32 array, or of timestamps in UTC or without a zone, in the form of Arrow's cast.
+    """Return the texts of a date32 array, or of timestamps in UTC or without a zone, as Arrow's cast writes them.
 
     Years before 0 and after 9999 have a sign, as in ISO 8601 and Java. For such years, Arrow's cast counts years modulo
     65,536, or writes that the value is out of range.

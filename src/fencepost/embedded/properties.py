@@ -67,8 +67,8 @@ def server_properties(
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.num.partitions": "5",
         # Kafka's default, a week, counts from the timestamps of the records: a test's or a demonstration's old rows would
-        # be deleted within minutes.
-        "log.retention.ms": "-1",
+        # be deleted within minutes. log.retention.ms and log.retention.minutes in `extra` take precedence over the hours.
+        "log.retention.hours": "-1",
         # The default (128 MB) would take half of the heap's memory.
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
         "group.initial.rebalance.delay.ms": "0",

@@ -302,11 +302,10 @@ def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
         check_fields(values, form.schema, name, topic)
         check_kept(values, form.schema, f"{name} of a record for topic {topic}")
         return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
-    if form.kind == JSON:
-        where = f"The {name} of a record for topic {topic}"
-        storage = pa.array(json_texts(values, where), pa.string())
-        return pa.ExtensionArray.from_storage(pa.json_(), storage)
     wanted = f"one type with the others of its kind; give it a {name}_schema"
+    if form.kind == JSON:
+        texts = json_texts(values, f"The {name} of a record for topic {topic}")
+        return pa.ExtensionArray.from_storage(pa.json_(), _array(texts, pa.string(), wanted, topic))
     return _array(values, _ARROW.get(form.kind), wanted, topic)
 
 
@@ -324,6 +323,11 @@ def _checked_column(values: list[Any], form: _Form, name: str, topic: str) -> pa
 def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str) -> pa.Array:
     try:
         return pa.array(values, type=kind)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"A record of a polled batch, for topic {topic}, has a text with {error.object[error.start]!a}, which is half of a "
+            "surrogate pair and cannot be written in UTF-8: give text.encode(errors='replace').decode() in its place"
+        ) from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         beyond = next(
             (value for value in values if isinstance(value, int) and not -_INT64_END <= value < _INT64_END), None

@@ -16,8 +16,10 @@ from fencepost.kafka.producer.transaction import Transaction
 class WriteSpec:
     """How the rows of one batch are converted and written. The result of `for_executors` can be pickled.
 
-    `start` differs from batch to batch. It shifts the partition of the first run of records without key and partition.
-    `partitions` are the topics' numbers of partitions that the worker knows.
+    `start` differs from batch to batch, so that small batches do not all go to the same partition. It shifts the
+    partition of the first run of consecutive records without key and partition, which go to one partition (see
+    `Router`). It also shifts which writer owns which partitions. `partitions` maps each topic that the worker knows to
+    its partition count.
     """
 
     pipeline: Pipeline

@@ -92,7 +92,7 @@ class FunctionTransformation(DeclaredFunction, Transformation):
         return applied_frame(self.rows(), records)
 
     def rows(self) -> FunctionRows:
-        """Return the object that calls the function."""
+        """Return the object that calls the function on Arrow batches."""
         from fencepost.transforms.function_rows import FunctionRows  # noqa: PLC0415 - see above
 
         return FunctionRows(type(self))

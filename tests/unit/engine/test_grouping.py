@@ -174,6 +174,26 @@ def test_a_number_beyond_64_bits_is_named(part: str):
         grouped([record(**{part: 1}), record(**{part: 2**63})])
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"value": "a\ud800"},
+        {"value": {"name": "a\ud800"}},
+        {"value": {"a\ud800": 1}},
+        {"value": {"name": "a\ud800"}, "value_schema": "name STRING"},
+        {"key": ["a\ud800"]},
+        {"headers": [("h", "a\ud800")]},
+        {"headers": [("a\ud800", 1)]},
+    ],
+    ids=str,
+)
+def test_half_of_a_surrogate_pair_is_named(part: dict[str, Any]):
+    with pytest.raises(
+        DataError, match=r"for topic t, has a text with '\\ud800', which is half of a surrogate pair.*give"
+    ):
+        grouped([record(**part)])
+
+
 def test_decimals_keep_their_scales_beside_others():
     values = [decimal.Decimal(text) for text in ("1.1", "1.25", "7", "1.1", "2E+3")]
     groups = grouped([record(value, key=value) for value in values])

@@ -85,7 +85,7 @@ def connectors() -> None:
 def list_connectors(terminal: _Terminal) -> None:
     """List all connectors: states, records/s of the last minute, lag, skipped records, and the last error.
 
-    The lag is the rest of the sources, in their unit: bytes for files.
+    The lag is how much of its sources a connector has not read yet, in the unit of the source: bytes for files.
     """
     body = terminal.client.ask("GET", "/connectors", query={"expand": ["info", "status"]})
     terminal.show(body, lambda _: views.print_connectors(body, figures_of(terminal.client, body)))

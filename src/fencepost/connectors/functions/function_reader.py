@@ -228,8 +228,10 @@ def _copied(value: Any) -> Any:
         return copy
     if isinstance(value, list | tuple):
         parts = [inner if type(inner) in _FIXED else _copied(inner) for inner in value]
-        # This is also how a named tuple is made.
-        return parts if isinstance(value, list) else tuple.__new__(type(value), parts)
+        if isinstance(value, list):
+            return parts
+        # Only a named tuple has fields by name. Other classes of tuples, such as time.struct_time, cannot be made this way.
+        return tuple.__new__(type(value), parts) if hasattr(value, "_fields") else tuple(parts)
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 

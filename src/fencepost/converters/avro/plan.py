@@ -49,9 +49,9 @@ _REAL: Final = {"float": 4, "double": 8}
 def plan(
     schema: Connect | None, written: Avro, options: AvroOptions, referred: Iterable[Avro] = (), *, strict: bool
 ) -> AvroStep:
-    """Return the step that writes values of a Connect schema (None: values without one) with the Avro schema `written`.
+    """Return the step that writes values with the Avro schema `written`.
 
-    Raises DataError if the schemas do not fit.
+    `schema` is the Connect schema of the values, or None if they have none. Raises DataError if the schemas do not fit.
 
     `referred` are schemas whose named types `written` may use. If `strict`, `written` must have all fields of the
     values; else fields that it lacks are not written.

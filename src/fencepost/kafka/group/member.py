@@ -306,7 +306,10 @@ class GroupMember:
             await self._revoke_all()
 
     async def before_request(self) -> None:
-        """Stop all work if the coordinator does not know this member, because a new member runs nothing."""
+        """Stop all work if the coordinator no longer knows this member: the next JoinGroup makes it a new member.
+
+        A new member owns no work.
+        """
         if self._expelled:
             await self._lose(f"the coordinator of group {self._settings.group_id} does not know it as a member")
 

@@ -39,7 +39,7 @@ def password_properties(worker: WorkerConfig, config: Mapping[str, str]) -> froz
 
 
 def passwords(worker: WorkerConfig, config: Mapping[str, str]) -> list[str]:
-    """Return the values of a configuration that must not be shown."""
+    """Return those values of a configuration that must not be shown."""
     names = password_properties(worker, config)
     return [value for name in names if name in config for value in secret_values(name, config[name])]
 

@@ -20,7 +20,8 @@ _CONTINUOUS: Final = "__epoch_coordinator_id"
 def check_task_settings(context: TaskContext) -> None:
     """Raise ConfigError if Spark could run a stage again with other rows, or if the query is continuous.
 
-    A task cannot detect that a stage is repeated, but it knows which settings differ from Spark's defaults.
+    A task cannot detect that a stage runs again. So the settings with which Spark fails such a stage are required. They
+    are true by default, and a task sees each setting that differs from its default.
     """
     if context.getLocalProperty(_CONTINUOUS) is not None:
         raise continuous_trigger()

@@ -1,4 +1,6 @@
-"""Finds the columns of records among a DataFrame's columns, for the DataFrame and for Arrow batches of its rows.
+"""Selects or builds the columns of Kafka records (key, value, topic ...) from the columns of a DataFrame.
+
+This works on the DataFrame itself, and on Arrow batches of its rows.
 
 A DataFrame with a column `value` has the columns of Spark's own Kafka sink, and its other columns are ignored. Without
 such a column, and with `key.columns`, the value of a record is a struct of all columns.

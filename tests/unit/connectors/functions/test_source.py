@@ -6,8 +6,9 @@ import datetime as dt
 import math
 import re
 import sys
+import time
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from pyspark.sql import Row
 
 from fencepost import ConfigError, DataError, RetriableError, source
 from fencepost.api.errors import PluginError
@@ -190,6 +192,18 @@ def test_a_list_within_any_container_may_be_filled_again(wrapped: Callable[[list
 
     with run_task(reused, CONFIG) as task:
         assert task.poll().values == rows
+
+
+@pytest.mark.parametrize("kind", [time.struct_time, lambda parts: Row(*parts)], ids=["struct_time", "Row"])
+def test_a_tuple_of_any_class_is_read(kind: Callable[[Sequence[int]], Any]) -> None:
+    @source
+    def dated(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+        del config
+        if cursor is None:
+            yield {"published": kind(range(9))}, 1
+
+    with run_task(dated, CONFIG) as task:
+        assert task.poll().values == [{"published": tuple(range(9))}]
 
 
 @pytest.mark.parametrize("column", ["", "data"])

@@ -118,9 +118,10 @@ class Bzip2Blocks(Parts):
             self._more()
 
     def _candidates(self, byte: int, start: int) -> list[int]:
-        """Return, for each magic number and each bit of a byte, the first such position in bits, from bit `start` on.
+        """Return positions, in bits and not before `start`, at which a magic number begins.
 
-        The search starts at `byte`, which contains `start` or is a later byte.
+        These are the first position for each magic number and each of the 8 offsets within a byte. The search starts at
+        `byte`, a position in bytes, which is never before the byte with the bit `start`.
         """
         found = []
         for shift, whole in _WHOLE_BYTES:
