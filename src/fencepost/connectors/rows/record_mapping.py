@@ -78,8 +78,8 @@ def define_row_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -> C
     medium, low = ConfigDef.Importance.MEDIUM, ConfigDef.Importance.LOW
     return definitions.define(
         TOPIC_COLUMN, text, None, low,
-        "A STRING column with the topic of each row. If the column is null, the row goes to the topic that it would "
-        "have without this property.",
+        "A column with the topic of each row: a STRING, or a whole number. If the column is null, the row goes to the "
+        "topic that it would have without this property.",
     ).define(
         KEY_COLUMNS, lists, keys, medium,
         "The columns that become the record's key: one column as its value, several as a struct. Without columns the "
