@@ -15,7 +15,7 @@ _NAMES: Final = (str, int, float, type(None))
 # Types of pandas and numpy are recognised by their names, so that neither is imported for a message.
 _MISSING: Final = frozenset({"NaTType", "NAType"})
 # What pandas and polars have beside data frames.
-_FRAME_LIKE: Final = {"LazyFrame": "value.collect()", "Series": "value.tolist()"}
+_FRAME_LIKE: Final = {"LazyFrame": "value.collect().to_dicts()", "Series": "list(value)"}
 _NUMPY_TIMES: Final = frozenset({"datetime64", "timedelta64"})
 
 
@@ -33,7 +33,9 @@ def instead_of(value: Any) -> str:
         return "value.isoformat()"
     if kind.__module__ == "numpy":
         return _instead_of_numpy(value, kind.__name__)
-    return "dataclasses.asdict(value)" if is_dataclass(value) else _FRAME_LIKE.get(kind.__name__, "str(value)")
+    if is_dataclass(value) and not isinstance(value, type):
+        return "dataclasses.asdict(value)"
+    return _FRAME_LIKE.get(kind.__name__, "str(value)")
 
 
 def _instead_of_numpy(value: Any, name: str) -> str:

@@ -55,7 +55,8 @@ _SERVICES: Final = "META-INF/services/"
 _CONNECT_SERVICES: Final = _SERVICES + CONNECT
 _JAR: Final = ".jar"
 
-_OF_PYTHON: Final = frozenset({"pyvenv.cfg", "conda-meta", "site-packages", "dist-packages"})
+_PYTHON_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
+_IN_ENVIRONMENTS: Final = frozenset({"pyvenv.cfg", "conda-meta"})
 """Names that only occur in an installation of Python."""
 
 _DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -248,14 +249,13 @@ def forget_plugins() -> None:
 
 def _is_of_python(folder: str, names: Iterable[str]) -> bool:
     """Whether a folder belongs to an installation of Python. The jars there are PySpark's: it takes long to scan them."""
-    return Path(folder).name in _OF_PYTHON or not _OF_PYTHON.isdisjoint(names)
+    return Path(folder).name in _PYTHON_PACKAGES or not _IN_ENVIRONMENTS.isdisjoint(names)
 
 
 def _plugins(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    paths = sorted(directory.iterdir()) if directory.is_dir() else []
-    if _is_of_python(str(directory), [path.name for path in paths]):
-        return
-    for path in paths:
+    # The directory itself may be an environment, with plugins beside Python's packages.
+    is_searched = directory.is_dir() and directory.name not in _PYTHON_PACKAGES
+    for path in sorted(directory.iterdir()) if is_searched else ():
         if path.is_dir():
             jars = _jars(path)
             if jars:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
 
 from fencepost import ConfigError, RetriableError, SourceConnector, SourceRecord, SourceTask
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.herder.errors import NotFoundError
 from fencepost.herder.standalone.herder import StandaloneHerder
 from fencepost.runtime.metrics.transfers import Transfers
 from fencepost.runtime.worker import Worker
@@ -142,6 +145,37 @@ def test_a_connector_that_fails_while_it_configures_its_tasks_restarts(
 
     assert failures == []
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), name), range(1, 51))
+
+
+def _raise_and_ask_again(connector: SourceConnector) -> None:
+    threading.Timer(0.5, connector.context.request_task_reconfiguration).start()
+    raise RetriableError("the source does not answer")
+
+
+async def _runs_after_its_failure(config: WorkerConfig, connector: Mapping[str, str]) -> list[str]:
+    herder = StandaloneHerder(Worker(config), [connector], URL)
+    states: list[str] = []
+    try:
+        await herder.start()
+        async with asyncio.timeout(60):
+            while states[-2:] != ["FAILED", "RUNNING"]:
+                with suppress(NotFoundError):
+                    state = (await herder.connectors.status(connector["name"])).connector.state
+                    states += [state] * ([state] != states[-1:])
+                await asyncio.sleep(0.01)
+    finally:
+        await herder.stop()
+    return states
+
+
+def test_a_connector_that_is_not_restarted_runs_again_with_its_next_tasks(
+    config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch
+):
+    name = unique("hesitant")
+    monkeypatch.setattr(HesitantConnector, "failures", [_raise_and_ask_again])
+    hesitant = {"connector.class": f"{HesitantConnector.__module__}.{HesitantConnector.__name__}"}
+    more = {**hesitant, "limit": 50, "task.restart.policy": "never"}
+    assert asyncio.run(_runs_after_its_failure(config, properties(name, topic, more)))[-1] == "RUNNING"
 
 
 def test_a_worker_ends_when_all_that_it_runs_has_failed(

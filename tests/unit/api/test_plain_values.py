@@ -20,10 +20,6 @@ class _Point:
     x: int
 
 
-def test_a_lazy_frame_is_to_be_collected() -> None:
-    assert instead_of(pl.LazyFrame({"a": [1]})) == "value.collect()"
-
-
 @pytest.mark.parametrize(
     ("value", "better"),
     [
@@ -39,8 +35,11 @@ def test_a_lazy_frame_is_to_be_collected() -> None:
         (range(3), "list(value)"),
         (np.int64(1), "value.item()"),
         (np.zeros(2), "value.tolist()"),
-        (pd.Series([1]), "value.tolist()"),
+        (pd.Series([1]), "list(value)"),
+        (pl.Series([1]), "list(value)"),
+        (pl.LazyFrame({"a": [1]}), "value.collect().to_dicts()"),
         (_Point(1), "dataclasses.asdict(value)"),
+        (_Point, "str(value)"),
         (Decimal(1), "str(value)"),
         (UUID(int=1), "str(value)"),
     ],

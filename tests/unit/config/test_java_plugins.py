@@ -93,9 +93,12 @@ def test_the_jars_of_a_python_environment_are_no_plugins(tmp_path: Path, folder:
     (environment / "pyvenv.cfg").touch()
     jar(packages / "pyspark" / "a.jar", **{SERVICE: "a.Source"})
     assert found(tmp_path) == found(packages) == {}
+    # A plugin is found beside them, and if its own folder has some.
     jar(tmp_path / "plugin" / "a.jar", **{SERVICE: "a.Source"})
+    (tmp_path / "plugin" / "site-packages").mkdir()
+    (tmp_path / "site-packages").mkdir()
     forget_plugins()
-    assert found(tmp_path) == ({"a.Source": ["a.jar"]} if folder else {})
+    assert found(tmp_path) == {"a.Source": ["a.jar"]}
 
 
 def test_a_plugin_without_service_files_is_scanned(tmp_path: Path):

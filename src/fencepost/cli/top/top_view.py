@@ -301,7 +301,8 @@ def _shortened(name: str, room: int) -> str:
     room = max(room, _SHORTEST_NAME)
     if len(name) <= room:
         return name
-    end = max(len(name) - name.rfind(":"), room // 3)
+    port = len(name) - name.rfind(":") if ":" in name else 0
+    end = min(max(port, room // 3), room - 1)
     return f"{name[: room - end - 1]}…{name[-end:]}"
 
 

@@ -255,10 +255,10 @@ class FileSourceConnector(SourceConnector):
         """Refuse offsets at which a task could not start, two offsets of one file, and identities of other files."""
         parsed = FILE_SOURCE_CONFIG.parse(config)
         if all(offset is None for _, offset in offsets):
-            names = {(partition or {}).get(FILENAME_FIELD) for partition, _ in offsets}
+            names = {_name(partition) for partition, _ in offsets}
             stored = self.context.offset_reader
             # If no offset stays, the user wants everything to be read again.
-            if any((partition or {}).get(FILENAME_FIELD) not in names for partition, _ in stored.items()):
+            if any(_name(partition) not in names for partition, _ in stored.items()):
                 check_replaced(offsets, stored, self.context.allowed_paths, self._finder(parsed))
             return True
         tables = table_format(parsed)
@@ -302,6 +302,11 @@ class FileSourceConnector(SourceConnector):
             (partition, offset and binding.bound(str((partition or {})[FILENAME_FIELD]), offset))
             for partition, offset in offsets
         ]
+
+
+def _name(partition: SourcePartition | None) -> str:
+    """Return the path as text: a partition that a user set may have another value, which cannot be in a set."""
+    return str((partition or {}).get(FILENAME_FIELD))
 
 
 def _marked_size(offset: SourceOffset) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.record import SourcePartition
 from fencepost.connectors.files.config import AFTER_END, MOVE_TO, SETTLE
+from fencepost.connectors.files.content.identity import inode_at
 from fencepost.connectors.files.content.ranges import StaleFileError
 from fencepost.connectors.files.discovery.ended import AfterEnd, Mark, take_away
 from fencepost.connectors.files.tracked import FileState, TrackedFile
@@ -55,7 +56,9 @@ class Ends:
         A file may seem to disappear because its directory was missing, for example because a file system was not
         mounted. Raises the same errors as `Mark.is_at`.
         """
-        if tracked.mark is None or not tracked.mark.is_at(tracked.path, self._allowed):
+        if tracked.mark is None or inode_at(tracked.path) != tracked.mark.inode:
+            return False
+        if not tracked.mark.is_at(tracked.path, self._allowed):
             return False
         tracked.become(FileState.ENDED)
         self._ended.append(tracked)

@@ -36,6 +36,9 @@ class TaskConfigurations(MergedRequests):
         try:
             configs = await work.task_configs()
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the others run on
+            if self._parts.state.target_state(connector) is not TargetState.STARTED:
+                # It was paused or stopped during the call. When it is resumed, it is asked again.
+                return
             has = "keeps its tasks" if self._parts.state.tasks(connector) else "has no tasks"
             _log.error("Connector %s %s: %s", connector, has, describe_error(error), exc_info=error)
             if is_worth_a_restart(error):

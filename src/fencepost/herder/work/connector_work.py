@@ -116,8 +116,11 @@ class ConnectorWork(Converging[ConnectorPlan]):
     def fail(self, error: Exception) -> None:
         """Report that the running connector failed, and restart it if the failure is retriable."""
         # One failure may be reported twice: by the call that it interrupts, and by the connector itself.
-        if not self._restarting:
-            self._failed(error)
+        if self._restarting:
+            return
+        self._failed(error)
+        # Without a restart, a connector that runs on may still give its tasks later.
+        self._task_configs_invalid = not self._restarting and self.running is not None
 
     def clear_invalid_task_configs(self) -> None:
         """Clear the report of `report_invalid_task_configs`, if there was one."""

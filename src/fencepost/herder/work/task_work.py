@@ -187,7 +187,7 @@ class TaskWork(Converging[TaskPlan]):
     def _report_without_task(self, state: State, error: Exception | None = None) -> None:
         # All attempts of one start share the metrics. Otherwise the number of restarts would be lost.
         self._metrics = self._metrics or self._parts.worker.metrics.add(self.id)
-        self._metrics.state(state)
+        self._metrics.state(state, created=False)
         self._parts.report(self.id, state, error=error, version=self._version)
 
     def _make(self, properties: dict[str, Any], plan: TaskPlan, run: int) -> WorkerSourceTask:

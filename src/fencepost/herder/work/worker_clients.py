@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.kafka.admin.admin import missing_internal_topics
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.records.compression import Compression
 from fencepost.runtime.connector.client_properties import admin_config, client_properties
 from fencepost.storage.configs.topic import ConfigBackingStore, ConfigListener
 
@@ -70,8 +68,6 @@ def config_topic_producer(config: WorkerConfig) -> ProducerConfig:
     Each commit of task configurations contains the configurations of all tasks of a connector. These are similar to
     each other, so compression saves a lot. Raises ConfigError.
     """
-    producer = worker_producer_config(config)
-    if "compression.type" in client_properties(config, None, ClientKind.PRODUCER):
-        return producer
     # Java's client reads gzip without a native library.
-    return replace(producer, compression=Compression.GZIP)
+    properties = {"compression.type": "gzip", **client_properties(config, None, ClientKind.PRODUCER)}
+    return ProducerConfig.from_properties(properties, where=config.where)

@@ -116,16 +116,17 @@ class TaskMetrics:
             shown = list(self._plugin_metrics)
         return [sample for metrics in shown for sample in metrics.samples()]
 
-    def state(self, state: State) -> None:
-        """Record the task's state."""
+    def state(self, state: State, *, created: bool = True) -> None:
+        """Record the task's state. A task that could not be created has not started, even if it is PAUSED."""
         with self._lock:
             now = self._clock()
             self._time_in[self._state] = self._time_in.get(self._state, 0.0) + now - self._since
             self._state, self._since = state, now
             self._restarts += state is State.RESTARTING
-        if self._on_start is not None and (state in _STARTED or state is State.FAILED):
+        started = created and state in _STARTED
+        if self._on_start is not None and (started or state is State.FAILED):
             on_start, self._on_start = self._on_start, None
-            on_start(state in _STARTED)
+            on_start(started)
 
     def polled(self, seconds: float) -> None:
         """Record a poll that returned records."""

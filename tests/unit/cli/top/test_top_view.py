@@ -201,14 +201,14 @@ def test_of_many_workers_those_with_most_tasks_are_listed():
 
 @pytest.mark.parametrize("width", [40, 50, 60, 78])
 def test_versions_and_ages_of_workers_with_long_names_are_never_cut(width: int):
-    names = ["fencepost-10.fencepost.data.svc:8083", "connect." + "long-domain." * 9 + "example:8083", "w:1"]
+    names = ["fencepost-10.fencepost.data.svc:8083", "connect." + "long-domain." * 9 + "example:8083", "w:1", "n" * 90]
     workers = {name: _worker(12, 3, "0.1.0", _NOW - 120_000) for name in names}
     shown = worker_lines(_answer({}, workers=workers, worker_id=""), width)
 
     assert all(len(line) <= width for line in shown), shown
     assert all(line.endswith("  3 c 12 t 0.1.0 up 2m") for line in shown)
     hosts = [line.split()[0] for line in shown]
-    assert [host[-5:] for host in hosts if host != "w:1"] == [":8083", ":8083"]
+    assert [host[-5:] for host in hosts if host.startswith(("f", "c"))] == [":8083", ":8083"]
     assert all(any(host.startswith(name[:5]) for host in hosts) for name in names)
 
 

@@ -87,6 +87,11 @@ def test_the_workers_own_compression_counts(broker: ScriptedBroker, tmp_path: Pa
     assert config_topic_producer(_worker(broker, producer_compression_type="lz4")).compression is Compression.LZ4
 
 
+def test_the_workers_own_level_of_gzip_counts(broker: ScriptedBroker) -> None:
+    producer = config_topic_producer(_worker(broker, producer_compression_gzip_level="9"))
+    assert (producer.compression, producer.compression_level) == (Compression.GZIP, 9)
+
+
 @pytest.mark.parametrize("form", ["named", "packed", "by a rule"])
 def test_no_configuration_with_a_new_file_is_above_100_kb(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch

@@ -142,6 +142,16 @@ def test_a_failed_start_is_counted_once_and_one_that_ran_is_a_success():
     assert value("fencepost_task_restarts_total", connector="c", task="1") == 1
 
 
+def test_a_task_that_was_paused_before_it_could_be_created_has_not_started():
+    metrics = WorkerMetrics()
+    task = metrics.add(ConnectorTaskId("c", 0))
+    for state in (State.RESTARTING, State.PAUSED, State.FAILED):
+        task.state(state, created=False)
+    value = _read(metrics)
+    counts = [value(f"kafka_connect_worker_task_startup_{which}_total") for which in ("success", "failure")]
+    assert counts == [0, 1]
+
+
 def test_a_connector_shows_its_state_class_and_version_until_it_is_removed():
     metrics = WorkerMetrics()
     properties = {"name": "c", "connector.class": "FileStreamSource", "file": "f", "topic": "t"}

@@ -30,6 +30,9 @@ from fencepost.connectors.files.content.identity import is_gone, stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 
 ENDED_FIELD: Final = "ended"
+_HOW_TO_READ_THE_REST: Final = (
+    f"to have the rest read, set its offset as GET /connectors/NAME/offsets shows it, without the field {ENDED_FIELD}"
+)
 _HEAD_BYTES: Final = 4_096
 _NAME_CHARACTERS: Final = 40
 """In UTF-8, this number of characters takes at most 160 bytes; file names may have 255 bytes."""
@@ -107,8 +110,7 @@ class Mark:
             raise DataError(
                 f"The file {path} has grown after it was read to its end, and files.after.end would delete or move it: let "
                 "writers put whole files there, or set files.settle.ms higher. The file stays where it is. To have it read from "
-                "its start, remove its offset; to have the rest read, set its offset to "
-                f'{{"position": {self.size}}} if it is not compressed'
+                f"its start, remove its offset; {_HOW_TO_READ_THE_REST}"
             )
         return False
 
@@ -204,8 +206,7 @@ def _check_not_grown(path: str, before: os.stat_result) -> None:
             raise DataError(
                 f"The file {path} was written to after it was read to its end, while it was moved to another file system: let "
                 "writers put whole files there, or set files.settle.ms higher. It is left alone. To have it read from its "
-                f'start, remove its offset; to have the rest read, set its offset to {{"position": {before.st_size}}} if it is '
-                "not compressed"
+                f"start, remove its offset; {_HOW_TO_READ_THE_REST}"
             )
 
 

@@ -18,9 +18,10 @@ from fencepost import DataError, SourceBatch
 from fencepost.api.source import SourceTask
 from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.discovery.ended import AfterEnd, take_away
+from tests.unit.connectors.files.altering import alter
 from tests.unit.connectors.files.test_file_source import config, errors_of, tasks
 from tests.unit.connectors.files.test_odd_files import stale_at
-from tests.unit.connectors.support import read
+from tests.unit.connectors.support import ConnectorContext, read
 
 
 class Committed:
@@ -135,6 +136,24 @@ def test_a_file_that_another_program_took_away_is_not_missed(path: Path, tmp_pat
     folder.mkdir()
     take_away(str(path), after_end, str(folder))
     assert list(folder.iterdir()) == []
+
+
+def test_a_longer_file_in_place_of_one_that_another_program_took_away_is_new(
+    path: Path, offsets: Committed, tmp_path: Path
+) -> None:
+    path.write_text("1\n")
+    [task] = tasks(properties(path), offsets=offsets)
+    offsets.commit(task, polled(task))
+    end = polled(task)
+    # The moved file keeps its inode, so the new file gets another one.
+    path.rename(tmp_path / "elsewhere")
+    offsets.commit(task, end)
+    path.write_text("1\n2\n")
+    batch = polled(task)
+    assert read(batch) == ["1", "2"]
+    offsets.commit(task, batch)
+    offsets.commit(task, polled(task))
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("call", ["open", "unlink"])
@@ -319,6 +338,31 @@ def test_a_new_file_of_the_same_name_is_read_from_its_start(path: Path, offsets:
     assert not path.exists()
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_the_rest_of_a_file_that_grew_is_read_as_the_error_says(
+    path: Path, offsets: Committed, *, compressed: bool
+) -> None:
+    def written(text: str) -> bytes:
+        return gzip.compress(text.encode()) if compressed else text.encode()
+
+    path.write_bytes(written("1\n2"))
+    [task] = tasks(properties(path), offsets=offsets)
+    # In a run to the end, the last row needs no line end.
+    assert not task.at_end()
+    offsets.commit(task, polled(task))
+    end = polled(task)
+    with path.open("ab") as file:
+        file.write(written("\n3\n"))
+    offsets.commit(task, end)
+    with pytest.raises(DataError, match="has grown .* without the field ended"):
+        task.poll()
+    given = {name: value for name, value in offsets.of_files[str(path)].items() if name != "ended"}
+    assert alter(properties(path), {str(path): given})
+    offsets.of_files[str(path)] = given
+    [task] = tasks(properties(path), offsets=offsets)
+    assert read(polled(task))[-1] == "3"
+
+
 def test_a_file_that_grows_before_it_is_deleted_is_kept_and_reported(path: Path, offsets: Committed) -> None:
     path.write_text("1\n")
     [task] = tasks(properties(path), offsets=offsets)
@@ -357,6 +401,13 @@ def test_an_invalid_end_mark_in_an_offset_is_refused(path: Path, mark: object) -
     offset = {"position": 2, "ended": mark}
     with pytest.raises(DataError, match="The field ended of the offset"):
         FileSourceConnector().alter_offsets(properties(path), [({"filename": str(path)}, offset)])
+
+
+@pytest.mark.parametrize("name", [["x"], {"x": 1}], ids=str)
+def test_an_offset_whose_name_is_no_text_can_be_removed(path: Path, name: Any) -> None:
+    connector = FileSourceConnector()
+    connector.context = ConnectorContext()
+    assert connector.alter_offsets(properties(path), [({"filename": name}, None)])
 
 
 @pytest.mark.parametrize("pattern", ["*", "**", "**/*.csv", "*/*.csv"])
