@@ -354,7 +354,7 @@ def test_the_rest_of_a_file_that_grew_is_read_as_the_error_says(
     with path.open("ab") as file:
         file.write(written("\n3\n"))
     offsets.commit(task, end)
-    with pytest.raises(DataError, match="has grown .* without the field ended"):
+    with pytest.raises(DataError, match=r"has grown .* without the field ended"):
         task.poll()
     given = {name: value for name, value in offsets.of_files[str(path)].items() if name != "ended"}
     assert alter(properties(path), {str(path): given})
