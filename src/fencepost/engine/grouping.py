@@ -134,7 +134,7 @@ def _rows_by_form(
         if rows is None:
             form_of_value, form_of_key = forms.of(record.value_schema, value), forms.of(record.key_schema, key)
             rows = groups.setdefault((record.topic, form_of_value, form_of_key, converted), [])
-            if forms.by_type and Decimal not in {type(value), type(key)}:
+            if forms.by_type and not isinstance(value, Decimal) and not isinstance(key, Decimal):
                 known[combination] = rows
         rows.append(row)
     return groups
@@ -336,6 +336,12 @@ def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str)
             raise DataError(
                 f"A record of a polled batch, for topic {topic}, has the number {beyond}, which is beyond 64 bits: give str(value) "
                 "in its place"
+            ) from error
+        no_number = next((value for value in values if isinstance(value, Decimal) and not value.is_finite()), None)
+        if no_number is not None:
+            raise DataError(
+                f"A record of a polled batch, for topic {topic}, has the Decimal {no_number}, which is not a number: give None in "
+                "its place"
             ) from error
         raise DataError(
             f"A record of a polled batch, for topic {topic}, does not fit {wanted}: {error}. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, time
 from decimal import Decimal
 from functools import lru_cache
@@ -58,9 +59,18 @@ def check_kept(values: Iterable[Any], schema: t.DataType, where: str) -> None:
             if _has_lossy(field.dataType):
                 check_kept([_member(v, field.name, position) for v in values], field.dataType, where)
     elif isinstance(schema, t.ArrayType) and _has_lossy(schema.elementType):
-        check_kept(chain.from_iterable(v for v in values if v is not None), schema.elementType, where)
+        members = chain.from_iterable(v for v in values if isinstance(v, list | tuple | np.ndarray))
+        check_kept(members, schema.elementType, where)
     elif isinstance(schema, t.MapType) and _has_lossy(schema.valueType):
-        check_kept(chain.from_iterable(dict(v).values() for v in values if v is not None), schema.valueType, where)
+        check_kept(chain.from_iterable(map(_members_of_map, values)), schema.valueType, where)
+
+
+def _members_of_map(value: Any) -> Iterable[Any]:
+    """Return the values of a map; none if Arrow will refuse it."""
+    # Arrow takes a list of pairs, too.
+    with suppress(TypeError, ValueError):
+        return () if value is None else dict(value).values()
+    return ()
 
 
 def _is_fraction(value: Any) -> bool:
@@ -81,14 +91,14 @@ def _is_no_date(value: Any) -> bool:
 
 
 _WHOLE: Final = (_is_fraction, "round it")
-_MOMENT: Final = (_is_number, "give a datetime, as its unit is not known, or make it a BIGINT")
+_MOMENT: Final = (_is_number, "give a datetime, as the unit of a number is not known, or None, or make it a BIGINT")
 _LOST: Final[dict[type[t.DataType], tuple[Callable[[Any], bool], str]]] = {
     t.ByteType: _WHOLE,
     t.ShortType: _WHOLE,
     t.IntegerType: _WHOLE,
     t.LongType: _WHOLE,
     t.FloatType: (_is_beyond_float, "make it a DOUBLE"),
-    t.DateType: (_is_no_date, "give a date, or make it a TIMESTAMP"),
+    t.DateType: (_is_no_date, "give a date or None, make it an INT for a number, or a TIMESTAMP for a time"),
     t.TimestampType: _MOMENT,
     t.TimestampNTZType: _MOMENT,
 }

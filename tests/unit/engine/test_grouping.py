@@ -174,6 +174,26 @@ def test_a_number_beyond_64_bits_is_named(part: str):
         grouped([record(**{part: 1}), record(**{part: 2**63})])
 
 
+@pytest.mark.parametrize("text", ["NaN", "-Infinity"])
+def test_a_decimal_that_is_not_a_number_is_named(text: str):
+    with pytest.raises(DataError, match=rf"has the Decimal {text}, which is not a number: give None"):
+        grouped([record(decimal.Decimal(text))])
+
+
+def test_decimals_of_a_subclass_keep_their_scales_too():
+    class Price(decimal.Decimal):
+        pass
+
+    groups = grouped([record(Price("1.2")), record(Price("1.25"))])
+    assert [group.columns["value"].cast(pa.string()).to_pylist() for group in groups] == [["1.2"], ["1.25"]]
+
+
+@pytest.mark.parametrize("schema", ["ARRAY<TIMESTAMP>", "MAP<STRING, TIMESTAMP>", "ARRAY<INT>"])
+def test_a_value_that_is_not_a_collection_is_refused_with_its_schema(schema: str):
+    with pytest.raises(DataError, match="for topic t, does not fit value_schema"):
+        grouped([record(5, value_schema=schema)])
+
+
 @pytest.mark.parametrize(
     "part",
     [

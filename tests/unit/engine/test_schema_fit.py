@@ -40,7 +40,7 @@ def test_numbers_that_are_too_large_for_a_float_do_not_become_infinite():
 
 
 def test_a_date_does_not_lose_a_time_of_day_silently():
-    with pytest.raises(DataError, match="give a date, or make it a TIMESTAMP"):
+    with pytest.raises(DataError, match="give a date or None, make it an INT for a number, or a TIMESTAMP for a time"):
         grouped([record(dt.datetime(2024, 1, 2, 3, tzinfo=dt.UTC), value_schema="DATE")])
     (group,) = grouped([record(day, value_schema="DATE") for day in (dt.date(2024, 1, 2), dt.datetime(2024, 1, 2))])  # noqa: DTZ001 - a day
     assert group.columns["value"].to_pylist() == [dt.date(2024, 1, 2)] * 2

@@ -194,8 +194,8 @@ class FunctionReader:
         if not all(isinstance(name, str) and _is_storable(value) for name, value in offset.items()):
             raise DataError(
                 f"{self._what(start=True)} yielded the cursor {cursor!r}, which cannot be stored: it must be a text, a "
-                "boolean or a number (whole numbers of 64 bits), or a dict of them. Give value.isoformat() for a time, and "
-                "json.dumps(value) for a list"
+                "boolean or a number (whole numbers of 64 bits), or a dict of them. Give value.isoformat() for a time, "
+                "value.item() for a number of NumPy, and json.dumps(value) for a list"
             )
         return offset
 

@@ -21,6 +21,7 @@ PARTITIONS: Final = "source.partitions"
 
 _ROWS: Final = "batch.rows"
 _INTERVAL: Final = "poll.interval.ms"
+_LONGEST_WAIT_S: Final = 1.0
 
 
 def definitions(key: str | None, own: ConfigDef | None) -> ConfigDef:
@@ -89,9 +90,11 @@ class FunctionSourceTask(SourceTask):
     def poll(self) -> PollResult:
         """Return the next rows or frame; None if the function has ended for all partitions and yielded nothing.
 
-        Waits first if every function has ended, until one may be called again.
+        Waits first if every function has ended, until one may be called again, or for at most a second: the rows of the
+        previous poll may be in an open transaction, which the worker commits after this poll.
         """
-        if self._stopping.wait(min((reader.seconds_to_call for reader in self._readers), default=0.0)):
+        wait = min((reader.seconds_to_call for reader in self._readers), default=0.0)
+        if self._stopping.wait(min(wait, _LONGEST_WAIT_S)):
             return None
         for _ in range(len(self._readers)):
             reader = self._readers[0]

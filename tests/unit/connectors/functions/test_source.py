@@ -194,6 +194,13 @@ def test_a_list_within_any_container_may_be_filled_again(wrapped: Callable[[list
         assert task.poll().values == rows
 
 
+def test_a_poll_does_not_wait_as_long_as_a_long_interval() -> None:
+    """The rows of the previous poll may be in an open transaction, which ends after the poll."""
+    with run_task(rows, CONFIG | {"poll.interval.ms": "86400000", "batch.rows": "20"}) as task:
+        assert len(task.poll().values) == 12
+        assert task.poll_once().values == []
+
+
 @pytest.mark.parametrize("kind", [time.struct_time, lambda parts: Row(*parts)], ids=["struct_time", "Row"])
 def test_a_tuple_of_any_class_is_read(kind: Callable[[Sequence[int]], Any]) -> None:
     @source
