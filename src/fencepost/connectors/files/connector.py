@@ -62,7 +62,7 @@ from fencepost.connectors.files.content.origin import END_FIELD, OBJECT_FIELD
 from fencepost.connectors.files.content.restart_point import RESTART_FIELD, check_content_offset
 from fencepost.connectors.files.discovery.additions import with_additions
 from fencepost.connectors.files.discovery.begun import BegunFiles
-from fencepost.connectors.files.discovery.ended import ENDED_FIELD, Mark
+from fencepost.connectors.files.discovery.ended import ENDED_FIELD, Mark, check_mark
 from fencepost.connectors.files.discovery.find import FILES, Discovery
 from fencepost.connectors.files.discovery.foreign_identities import check_identities, copied_files
 from fencepost.connectors.files.discovery.former_names import FormerNames
@@ -82,6 +82,7 @@ from fencepost.version import __version__
 _log: Final = logging.getLogger(__name__)
 
 
+_PLACES: Final = (POSITION_FIELD, GROUP_FIELD, ROW_FIELD)
 _TaskShare = tuple[Share, TaskPlace | None, dict[str, str]]
 """A task's files, its place among the tasks or None, and the properties of its configuration that have the files."""
 
@@ -256,10 +257,9 @@ class FileSourceConnector(SourceConnector):
         parsed = FILE_SOURCE_CONFIG.parse(config)
         if all(offset is None for _, offset in offsets):
             names = {_name(partition) for partition, _ in offsets}
-            stored = self.context.offset_reader
             # If no offset stays, the user wants everything to be read again.
-            if any(_name(partition) not in names for partition, _ in stored.items()):
-                check_replaced(offsets, stored, self.context.allowed_paths, self._finder(parsed))
+            if any(_name(partition) not in names for partition, _ in self._stored()):
+                check_replaced(offsets, self.context.offset_reader, self.context.allowed_paths, self._finder(parsed))
             return True
         tables = table_format(parsed)
         check_offsets(offsets, check_content_offset if tables is None else TablePosition.of)
@@ -276,11 +276,20 @@ class FileSourceConnector(SourceConnector):
             check_offsets(
                 offsets, lambda path, offset: check_altered(path, offset, encoding, allowed, _marked_size(offset))
             )
-        find, stored = self._finder(parsed), self.context.offset_reader
-        check_replaced(offsets, stored, allowed, find)
-        check_rivals(offsets, stored.items(), allowed, find)
+        find, stored = self._finder(parsed), self._stored()
+        by_name = {_name(partition): offset for partition, offset in stored}
+        check_offsets(offsets, lambda path, offset: check_mark(path, offset, by_name.get(path), _PLACES))
+        check_replaced(offsets, self.context.offset_reader, allowed, find)
+        check_rivals(offsets, stored, allowed, find)
         check_identities(offsets, allowed, find)
         return True
+
+    def _stored(self) -> Sequence[tuple[SourcePartition | None, SourceOffset]]:
+        """Return the stored offsets; none if one of them is malformed, so that it can be replaced or removed."""
+        try:
+            return list(self.context.offset_reader.items())
+        except DataError:
+            return ()
 
     def _finder(self, parsed: Mapping[str, Any]) -> Callable[[], Sequence[str]]:
         # A file that was rotated just now is found as well.

@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
+from fencepost.api.record import SourceOffset
 from fencepost.connectors.files.content.identity import is_gone, stamp_of
 from fencepost.connectors.files.content.ranges import open_file, unreadable
 
@@ -118,6 +119,21 @@ class Mark:
         """Return whether the file at a path has the size and the first bytes of this file."""
         found = Mark.of(path, allowed, min(_HEAD_BYTES, self.size))
         return found is not None and (found.size, found.head) == (self.size, self.head)
+
+
+def check_mark(path: str, offset: SourceOffset, stored: SourceOffset | None, places: Collection[str]) -> None:
+    """Raise DataError if an offset has the end mark of the stored offset, but another position in the file.
+
+    `places` are the fields that make up a position. The task would take the file away without reading the rest.
+    """
+    mark = offset.get(ENDED_FIELD)
+    if mark is None or stored is None or stored.get(ENDED_FIELD) != mark:
+        return
+    if any((offset.get(name) or 0) != (stored.get(name) or 0) for name in places):
+        raise DataError(
+            f"The offset {dict(offset)} of the file {path} marks the file as read to its end, but has another position than the "
+            f"stored offset with this mark, so the rest would not be read: leave out the field {ENDED_FIELD}"
+        )
 
 
 def take_away(path: str, after_end: AfterEnd, folder: str | None) -> bool:

@@ -68,9 +68,7 @@ def check_replaced(
     """
     named = {_name(partition): offset for partition, offset in offsets}
     apart: dict[str, SourceOffset] = {}
-    for (path, offset), replaced in zip(
-        named.items(), stored.offsets([{FILENAME_FIELD: path} for path in named]), strict=True
-    ):
+    for (path, offset), replaced in zip(named.items(), _stored_offsets(list(named), stored), strict=True):
         # Without an identity, an offset is of the file that is at its path.
         inode = None if replaced is None else _inode_of(path, replaced, allowed)
         if replaced is not None and inode is not None and _inode_of(path, offset or {}, allowed) != inode:
@@ -84,6 +82,16 @@ def check_replaced(
     for present, paths in formers.items():
         if present not in named:
             raise _replaced(paths[0], present, apart[paths[0]])
+
+
+def _stored_offsets(paths: Sequence[str], stored: OffsetReader) -> Sequence[SourceOffset | None]:
+    """Return the stored offsets of files. A malformed offset counts as none, so that it can be replaced."""
+    try:
+        return list(stored.offsets([{FILENAME_FIELD: path} for path in paths]))
+    except DataError:
+        if len(paths) == 1:
+            return [None]
+    return [offset for path in paths for offset in _stored_offsets([path], stored)]
 
 
 def _name(partition: SourcePartition | None) -> str:

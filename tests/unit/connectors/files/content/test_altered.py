@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import pytest
 
 from fencepost import DataError
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.validation_context import ValidationContext
+from fencepost.connectors.files.connector import FileSourceConnector
 from fencepost.connectors.files.content.identity import FileIdentity
+from fencepost.connectors.files.discovery.ended import Mark
 from tests.unit.connectors.files import altering
+from tests.unit.connectors.support import WholeOffsets
 
 TEXT = "one\ntwo\r\nthree\rlast"
 
@@ -173,3 +179,62 @@ def test_a_schema_is_compared_with_no_columns_while_it_is_not_in_use(path: Path)
     assert alter(path, {"position": 4, "schema": "n INT"}, **given)
     with pytest.raises(DataError, match="The field schema"):
         alter(path, {"position": 4, "schema": "n"}, **given)
+
+
+@pytest.mark.parametrize(
+    ("form", "end", "earlier"),
+    [
+        ("text", {"position": 9}, {"position": 2}),
+        ("parquet", {"group": 1}, {"group": 0, "row": 1}),
+    ],
+)
+def test_an_end_mark_with_another_position_than_the_stored_one_is_refused(
+    tmp_path: Path, form: str, end: dict[str, Any], earlier: dict[str, Any]
+) -> None:
+    """In compressed files and tables, the end is known only by the stored offset."""
+    path = tmp_path / "rows"
+    path.write_bytes(gzip.compress(b"1\n" * 9))
+    mark = Mark.of(str(path), ANYWHERE)
+    assert mark is not None
+    config = {"name": "c", "files": str(path), "topic": "rows", "format": form, "files.after.end": "delete"}
+    stored = {**end, "ended": mark.in_json()}
+    with pytest.raises(DataError, match=r"another position than the stored offset .* leave out the field ended"):
+        altering.alter(config, {str(path): {**earlier, "ended": mark.in_json()}}, {str(path): stored})
+    assert altering.alter(config, {str(path): stored}, {str(path): stored})
+    assert altering.alter(config, {str(path): {**earlier}}, {str(path): stored})
+
+
+class _Malformed(WholeOffsets):
+    """Stored offsets, one of which cannot be read."""
+
+    def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[Any]:
+        found = super().offsets(partitions)
+        if "oops" in found:
+            raise DataError("b'oops' is not a source offset")
+        return found
+
+    def items(self) -> list[tuple[dict[str, str], Any]]:
+        if "oops" in self.committed.values():
+            raise DataError("b'oops' is not a source offset")
+        return super().items()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rows": None},
+        {"rows": None, "other": None},
+        {"rows": {"position": 4}},
+        {"other": {"position": 4}, "rows": None},
+    ],
+    ids=str,
+)
+def test_a_malformed_stored_offset_can_be_removed_and_replaced(path: Path, given: dict[str, Any]) -> None:
+    other = path.with_name("other")
+    other.write_text(TEXT)
+    config = {"name": "c", "files": f"{path},{other}", "topic": "rows", "format": "text"}
+    stored = _Malformed({str(path): "oops", str(other): {"position": 0}})
+    connector = ConnectorInstance(FileSourceConnector(), "c")
+    connector.set_context(ValidationContext(config, ANYWHERE, stored))  # type: ignore[arg-type]
+    pairs = [({"filename": str(path.with_name(name))}, offset) for name, offset in given.items()]
+    assert connector.alter_offsets(config, pairs)
