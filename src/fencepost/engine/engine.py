@@ -11,7 +11,7 @@
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
 Transforms that are Python functions run between a reader and the converters, as if they were part of the reader.
-All ways use the same stage and the same RecordWriter. If rows choose their topic partition and several executors write,
+Each of these ways writes with the class RecordWriter. If rows choose their topic partition and several executors write,
 a shuffle between the converters and Kafka moves each record to the writer that owns the record's partition.
 """
 

@@ -45,7 +45,7 @@ def java_pipeline(connector: ConnectorConfig, defaults: Mapping[str, str], sourc
 
 
 def python_steps(connector: ConnectorConfig, sources: PluginSources) -> tuple[TransformSpec, ...]:
-    """Return the Python transforms of a Java connector, which run after its JVM.
+    """Return the Python transforms of a Java connector. They run in the worker, after those in the connector's JVM.
 
     Raises ConfigError if a Java transform follows a Python one.
     """

@@ -52,9 +52,9 @@ def alter_offsets(
     other offsets after it. If an offset to remove is missing in the connector's own topic, it is first committed there,
     in a separate transaction, so that it stays valid if the second transaction is not committed.
 
-    `confirm` raises an error if another worker may have started tasks. It is called when all records are written, but
-    not yet committed: a task that starts later reads the offsets topic beyond these records, and so waits for the end
-    of the transaction.
+    `confirm` raises an error if another worker may have started tasks. It is called after all records are written and
+    before the commit. So no task can start with the old offsets unnoticed: a task that starts after the call reads the
+    offsets topic to its end, and so waits for the end of the transaction.
 
     Raises the connector's error if it refuses the offsets, DataError for values that cannot be stored, and the errors
     of `confirm` and of writing.

@@ -350,9 +350,9 @@ def _consumed(topic: str, message: Message) -> ConsumedRecord:
 
 
 def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction] | None) -> tuple[str, ...] | None:
-    """The transactional ids of transactions in both lists.
+    """Return the transactional ids of transactions that are in both lists; None if a list is not known.
 
-    A topic in use always has some that are open for a short time.
+    A topic in use always has some transactions that are open for a short time: these are in one list only.
     """
     if at_first is None or at_last is None:
         return None

@@ -33,7 +33,7 @@ def schema_in_topic(
 ) -> dict[str, Any] | None:
     """Return the Connect schema of values that are written to a topic; None for values without one. Raises DataError.
 
-    `names` is the value of `fencepost.schema.names`. With `topic`, the schema is the one that `with_names` returns.
+    `names` is the value of `fencepost.schema.names`. If it is "topic", structs and maps get names as in `with_names`.
     """
     if schema is None:
         return None

@@ -1,6 +1,7 @@
 """Collects the data of a group for the page at /ui: the worker that gets the request asks the others for their tasks.
 
-The page itself may send the same requests. They have the credentials of the page's user.
+The worker sends these requests with the credentials of the page's user, so they show nothing that the page could not
+request itself.
 """
 
 from __future__ import annotations

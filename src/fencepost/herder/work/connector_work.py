@@ -45,8 +45,8 @@ class _GivenUpError(FencepostError):
 class ConnectorWork(Converging[ConnectorPlan]):
     """Starts, pauses and stops one connector by its plan, and reports its states.
 
-    A connector whose code does not return blocks nothing: once it has a new plan, it is abandoned after another
-    `task.shutdown.graceful.timeout.ms`.
+    A connector's code that never returns does not block anything else: once the connector has a new plan, the call is
+    abandoned after another `task.shutdown.graceful.timeout.ms`.
 
     `configure_tasks` is called with the connector's name whenever the connector should be asked for its task
     configurations.

@@ -46,7 +46,7 @@ class TlsError(client_errors.KafkaError):  # type: ignore[misc]  # kafka-python 
 class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no type information
     """Closes the socket if connecting fails. kafka-python would leave it open.
 
-    The scheme of `proxy_url` selects this class.
+    kafka-python chooses the class of a socket by the scheme of `proxy_url`. No proxy is used.
     """
 
     SCHEMES = ("direct",)

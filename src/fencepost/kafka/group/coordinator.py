@@ -45,7 +45,7 @@ class Rebalancing(Protocol):
         """Apply the assignment of a new generation. Heartbeats continue during this call."""
 
     def expelled(self) -> None:
-        """Note that the coordinator does not consider this worker a member any more."""
+        """Record that the coordinator does not consider this worker a member any more."""
 
     def wake(self) -> None:
         """Wake the member, because its state has changed."""

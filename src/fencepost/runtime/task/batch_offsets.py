@@ -16,8 +16,8 @@ def batch_offsets(batch: Batch) -> Iterable[tuple[SourcePartition | None, Source
 def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
     """Return the last offset for each source partition object, the most recent one at the end.
 
-    Sources usually use one object for all records of a partition, or equal objects in a row. So few objects must be
-    compared by content.
+    Sources usually use one object for all records of a partition, or equal objects in a row. Therefore only few objects
+    have to be compared by content.
     """
     latest: dict[int, SourceRecord] = {}
     previous: SourcePartition | None = None

@@ -91,7 +91,7 @@ class PendingCopies:
         return list(self._sending.values())
 
     def sent(self, failed: Iterable[Copy] = ()) -> None:
-        """Note that the taken copies were sent.
+        """Record that the taken copies were sent.
 
         The `failed` copies wait again, unless newer copies exist. The others are written.
         """

@@ -98,12 +98,12 @@ class OffsetRecords:
         return list(records_by_partition(records, partitions).items())
 
     def written(self) -> None:
-        """Note that the offsets are written. They are committed together with their transaction."""
+        """Record that the offsets are written. They are committed together with their transaction."""
         self._written = [CommittedOffset(partition, offset, self._time) for partition, offset in self.latest()]
         self._latest.clear()
 
     def committed(self) -> None:
-        """Note that the written offsets are committed."""
+        """Record that the written offsets are committed."""
         written, self._written = self._written, []
         self._on_commit(written)
 

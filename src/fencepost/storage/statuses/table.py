@@ -58,7 +58,7 @@ class StatusTable:
                     _remove(self._topics, connector, topic)
 
     def join(self) -> None:
-        """Note that this worker joins its group.
+        """Record that this worker joins its group.
 
         All statuses that are known so far belong to earlier generations, even if their generation numbers are higher:
         after a coordinator removes an empty group, it counts from 1 again.

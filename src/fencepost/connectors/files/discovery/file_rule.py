@@ -59,7 +59,7 @@ class FileRule:
         hashes: PathHashes,
         elsewhere: Sequence[str] = (),
     ) -> Self:
-        """Return the rule for files with these inodes. The inode is None if it is not known, or for an object.
+        """Return the rule for files. `inodes` maps each path to its inode: None if it is not known, or for a stored object.
 
         `elsewhere` are files that belong to this task by their hashes, but are assigned to other tasks.
         """

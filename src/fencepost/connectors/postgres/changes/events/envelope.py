@@ -88,11 +88,11 @@ class TableColumn:
     key_type: ValueType | None = None
 
     def ddl(self) -> str:
-        """Return the DDL of the column's field in rows, with Debezium's schema name for the type as a comment."""
+        """Return the column's field in a row's schema, as DDL. A comment has Debezium's schema name for the type."""
         return _field(self.name, self.type, nullable=True)
 
     def key_ddl(self) -> str:
-        """Return the DDL of the column's field in keys."""
+        """Return the column's field in a key's schema, as DDL."""
         return _field(self.name, self.key_type or self.type, nullable=self.nullable_key)
 
 

@@ -44,7 +44,8 @@ LEFT JOIN (
 class KeyColumn:
     """A column of a key.
 
-    `type` and `collation` are written as in SQL. `operators` are operators outside of pg_catalog.
+    `type` and `collation` are written as in SQL. `operators` maps a comparison (`<`, `>=` ...) to its operator, if that is
+    outside of pg_catalog. Other comparisons are written as they are.
     """
 
     name: str
