@@ -56,8 +56,9 @@ _CONNECT_SERVICES: Final = _SERVICES + CONNECT
 _JAR: Final = ".jar"
 
 _PYTHON_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
+"""Names of the folders with the packages of an installation of Python."""
 _IN_ENVIRONMENTS: Final = frozenset({"pyvenv.cfg", "conda-meta"})
-"""Names that only occur in an installation of Python."""
+"""Names that only occur in the root of an environment of Python."""
 
 _DAMAGED: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """The errors of a jar that cannot be read, or whose content is damaged."""

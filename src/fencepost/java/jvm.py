@@ -115,13 +115,12 @@ class Jvm:
         self._holding.call("hold", "the start of the host")
         if archive_options and self._new_archive is None:
             self._archive.drop_if_refused(self.pid)
-        watch = threading.Thread(
-            target=self._watch, args=[self.channel(EOFError)], name=f"java-watch-{name}", daemon=True
-        )
         try:
-            watch.start()
-        except RuntimeError:
-            self.kill("this process has no room for another thread")
+            threading.Thread(
+                target=self._watch, args=[self.channel(EOFError)], name=f"java-watch-{name}", daemon=True
+            ).start()
+        except (OSError, RuntimeError):
+            self.kill("this process has no room for another thread or connection")
             raise
 
     @property

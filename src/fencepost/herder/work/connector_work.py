@@ -93,9 +93,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
             return None
         answer = asyncio.ensure_future(self._parts.run(running.task_configs))
         answer.add_done_callback(lambda late: late.cancelled() or late.exception())
-        either: list[asyncio.Future[Any]] = [answer, self._left]
+        left = self._left
+        either: list[asyncio.Future[Any]] = [answer, left]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        return answer.result() if answer.done() else None
+        return None if left.done() else answer.result()
 
     def want(self, plan: ConnectorPlan | None) -> None:
         """Set the plan. The connector follows it soon, even if it hangs."""
