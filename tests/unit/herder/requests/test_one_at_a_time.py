@@ -26,7 +26,7 @@ def on_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
 
 
 class Changes:
-    """Changes that end when they are told to."""
+    """Changes that end when the test lets them."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
